@@ -9,16 +9,14 @@ import asyncio
 import logging
 import math
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from contextrouter.answering import Answering, to_answer
-from contextrouter.answering.closing import closing
-from contextrouter.answering.conversation import Draft
 from contextrouter.cache import (
     EmbeddingCache,
     ResultCache,
@@ -37,7 +35,6 @@ from contextrouter.contracts import (
     Plugin,
     Provider,
     Stage,
-    Thought,
 )
 from contextrouter.errors import ContextRouterError
 from contextrouter.model import Answer, Context, Document, Plan, Request, RequestFields, SourceReport
@@ -50,11 +47,15 @@ from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
 from contextrouter.text import tokens
+
+if TYPE_CHECKING:
+    from contextrouter.answering import Answering
 
 log = logging.getLogger("contextrouter")
 
@@ -142,9 +143,10 @@ class ContextRouter:
     ) -> None:
         await self.aclose()
 
-    async def open(self) -> None:
-        """Open every plugin. Called by `async with`, and by the first request where there is none; all wait
-        for one opening.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open every plugin, or only those of `kinds`, such as "interpreter"; a question opens the others
+        that it needs. Called by `async with`, and by the first request where there is none; all wait for one
+        opening.
         """
         loop = asyncio.get_running_loop()
         if self._open_in is loop:
@@ -155,9 +157,9 @@ class ContextRouter:
                     "This router is open in another event loop. Close it there, or make one router per loop."
                 )
             self._loop, self._opening = loop, SingleFlight()
-        await self._opening.run(b"", math.inf, self._open)
+        await self._opening.run(b"", math.inf, lambda: self._open(kinds))
 
-    async def _open(self) -> None:
+    async def _open(self, kinds: Collection[str] | None) -> None:
         self.engine = Engine(
             self.settings, self.instances, scores=self._scores, embeddings=self._embeddings, clock=self._clock
         )
@@ -166,20 +168,20 @@ class ContextRouter:
         try:
             if self.settings.rag.cache_enabled:
                 await self.cache.open()
-            if self.settings.rag.token_budget:
-                await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
-            if self.settings.rag.calibrate:
-                await asyncio.to_thread(
+            if kinds is None and self.settings.rag.token_budget:
+                await work_aside(tokens.count, "")  # load the tokenizer before a question waits for it
+            if kinds is None and self.settings.rag.calibrate:
+                await work_aside(
                     import_module, "contextrouter.pipeline.calibration.calibrated_values"
                 )  # or the first one would load it
-            await self.instances.open()
+            await self.instances.open(kinds)
             self._open_in = self._loop
         except BaseException:
             try:
                 await self.instances.aclose()
-                await self.cache.aclose()
             finally:
                 self._loop = None
+                await self.cache.aclose()
             raise
 
     async def aclose(self) -> None:
@@ -192,12 +194,10 @@ class ContextRouter:
         if self._open_in is None:
             return
         self._loop = self._open_in = None
-        await self._running.aclose()
-        await self._results.aclose()
-        await self._versions.aclose()
-        await self.engine.limits.aclose()
-        await self.cache.aclose()
-        await self.instances.aclose()
+        parts = (self._running, self._results, self._versions, self.engine.limits, self.cache, self.instances)
+        async with AsyncExitStack() as stack:  # what fails keeps nothing after it open
+            for part in reversed(parts):
+                stack.push_async_callback(part.aclose)
 
     async def route(self, question: str | Request, **fields: Unpack[RequestFields]) -> Context:
         """Answer `question` with numbered context. `fields` are those of a Request, such as `scope`,
@@ -256,11 +256,15 @@ class ContextRouter:
         await self.open()
         with self._running.track():
             seconds = self.settings.rag.timeout_seconds
+            if source in self.engine.kinds:
+                await self.instances.ready(self.engine.kinds[source], source)
             return await whole_document(self.engine, source, id, scope, seconds)
 
     @cached_property
     def answering(self) -> Answering:
         """What writes answers. Raises SettingsError for a file of examples that is wrong."""
+        from contextrouter.answering import Answering  # a route alone needs none of it
+
         return Answering(self.settings, self.instances, self.registry)
 
     async def answer(self, question: str | Request, **fields: Unpack[RequestFields]) -> Answer:
@@ -270,6 +274,8 @@ class ContextRouter:
         the text says so, and `outcome` why. Raises what `route` raises, and PluginError when the generator
         fails and nothing writes in its place.
         """
+        from contextrouter.answering import to_answer
+
         request = request_of(question, fields)
         context = await self.route(request)
         return to_answer(await self.answering.whole(self.answering.make_order(request), context), context)
@@ -278,14 +284,15 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
+        from contextrouter.answering import Draft, shown_pieces, to_answer
+        from contextrouter.answering.closing import closing
+
         request = request_of(question, fields)
         context = await self.route(request)
-        async with closing(self.answering.pieces(self.answering.make_order(request), context)) as pieces:
+        written = self.answering.pieces(self.answering.make_order(request), context)
+        async with closing(shown_pieces(written)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Draft):
-                    yield to_answer(piece, context)
-                elif not isinstance(piece, Thought):
-                    yield str(piece)
+                yield to_answer(piece, context) if isinstance(piece, Draft) else str(piece)
 
     def _deadline(self, request: Request) -> Deadline:
         return Deadline.after(request.deadline or self.settings.rag.timeout_seconds)

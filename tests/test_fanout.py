@@ -389,7 +389,7 @@ async def test_concurrency_of_a_source_and_of_all_is_limited():
             running -= 1
             return []
 
-    sources = {f"s{i}": Counting() for i in range(6)}
+    sources = {f"s{i}": Counting() for i in range(3)}
     await fan_out(plan_of(sources, queries="1 2 3"), engine_of(sources, rag={"max_concurrency": 4}))
     assert most == 4
     most = 0

@@ -82,7 +82,7 @@ def _vertex(keys: dict[str, Any]) -> Any:
 
 
 def _index(keys: dict[str, Any]) -> Any:
-    return VertexIndex(texts=Memory(), index_endpoint="1", deployed_index="d", index="2", **keys)
+    return VertexIndex(texts=Memory(), index_endpoint="1", deployed_index="example", index="2", **keys)
 
 
 def _search(keys: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ about it then: its outcome, the tokens, the numbers cited and the checks.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
@@ -26,17 +27,20 @@ from contextrouter.model.answer import Answer, AnswerOutcome
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import Meter, prices_of
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings
 from contextrouter.text import tokens
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
+_log = logging.getLogger("contextrouter")
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
 NO_TASK = "No generator is set that could write this; `extractive` quotes documents."
 _GROUNDED = ("answered", "facts_only")
 _DECLINED = ("refusal", "filter")
+_BETWEEN = "\n\n"  # the text of an answer and the refusal that ends it
 
 
 class Answering:
@@ -96,8 +100,9 @@ class Answering:
         work = _Work(self, order, context, await self._prompt(order, context))
         if in_one or (chat.guard == "retry" and context.envelopes):
             draft = await work.whole()
-            if draft.text:
-                yield draft.text
+            for part in (Thought(draft.thinking), draft.text, Refusal(draft.refusal)):
+                if part:
+                    yield part
             yield draft
             return
         async with closing(work.pieces()) as pieces:
@@ -110,6 +115,7 @@ class Answering:
         """
         if self._quotes(order.generator):
             nothing = Completion(text="", tokens_in=0, tokens_out=0, finish="refusal")
+            yield Refusal(NO_TASK)
             yield Draft(text="", completion=nothing, outcome="declined", refusal=NO_TASK)
             return
         work = _Work(self, order, context, list(order.conversation.turns))
@@ -136,9 +142,10 @@ class Answering:
             try:
                 await self._instances.ready("embedder", name)
                 embedder = self._instances.embedders[name]
-                return await self._meanings.similar(question, chat.max_examples, embedder)
-            except (ContextRouterError, OSError):
-                pass
+                with containment():
+                    return await self._meanings.similar(question, chat.max_examples, embedder)
+            except Exception as error:  # whatever keeps the embedder from its work: the words choose
+                _log.debug("Embedder %r chooses no examples: %s", name, type(error).__name__)
         return similar(question, self._examples, chat.max_examples)
 
 
@@ -188,6 +195,9 @@ class _Work:
             tokens_in=_sum(draft.completion.tokens_in, second.completion.tokens_in),
             tokens_out=_sum(draft.completion.tokens_out, second.completion.tokens_out),
         )
+        if second.outcome == "declined":  # what there is already is more than that
+            note = "The second try was declined"
+            return msgspec.structs.replace(draft, completion=total, models=second.models, note=note)
         return msgspec.structs.replace(second, completion=total)
 
     def _reason(self, error: ContextRouterError | OSError) -> str:
@@ -231,6 +241,9 @@ class _Work:
         if not (parts.text.strip() or completion.finish in _DECLINED or self._order.writing.stop):
             reason = "it was cut off before its answer began" if completion.finish == "length" else "no text"
             raise PluginError(f"Generator {name!r} wrote no answer: {reason}.")
+        if completion.finish in _DECLINED and not (parts.text or parts.refusal):
+            parts.refusal = DECLINED
+            yield Refusal(DECLINED)
         yield await self._finish(name, parts, completion)
 
     async def _finish(self, name: str, parts: _Parts, completion: Completion) -> Draft:
@@ -239,13 +252,12 @@ class _Work:
         if outcome != "declined" and completion.finish != "abstained" and not self._order.task:
             question = self._order.conversation.question
             checks = dict(await check_answer(question, parts.text, parts.markers.used, context))
-        refusal = parts.refusal or ("" if parts.text or outcome != "declined" else DECLINED)
         return Draft(
             text=parts.text,
             completion=completion,
             outcome=outcome,
             generator=name,
-            refusal=refusal,
+            refusal=parts.refusal,
             thinking=parts.thinking,
             cited=parts.markers.used,
             checks=checks,
@@ -262,7 +274,8 @@ class _Parts:
         self.markers, self.completion = Markers(len(context.envelopes)), Completion(text="")
         self.text = self.thinking = self.refusal = ""
         self._splitter = Thinking()
-        urls = [citation.url for citation in context.citations]
+        documents = [envelope.document.url for envelope in context.envelopes]  # some open at a page of theirs
+        urls = [*documents, *[citation.url for citation in context.citations]]
         self._links = {kind: LinkFilter(urls) if defuse else AllLinks() for kind in (str, Thought, Refusal)}
 
     def feed(self, piece: str) -> list[str]:
@@ -310,6 +323,22 @@ def outcome_of(context: Context, finish: str) -> AnswerOutcome:
     return "answered" if context.outcome in _GROUNDED and finish != "abstained" else "empty"
 
 
+async def shown_pieces(pieces: AsyncIterator[str | Draft]) -> AsyncIterator[str | Draft]:
+    """Yield what a user reads of an answer: its pieces without the thinking, and at the end the draft.
+    Joined, they are the text of the Answer.
+    """
+    last: type[str] | None = None
+    async with closing(pieces) as items:
+        async for piece in items:
+            if isinstance(piece, Thought):
+                continue
+            if isinstance(piece, Refusal) and last is str:
+                yield Refusal(_BETWEEN)
+            if not isinstance(piece, Draft):
+                last = Refusal if isinstance(piece, Refusal) else str
+            yield piece
+
+
 def note_of(draft: Draft) -> str:
     """Return what is to be known of how an answer came about."""
     return f"{draft.note}: {draft.reason}" if draft.reason else draft.note
@@ -320,7 +349,7 @@ def to_answer(draft: Draft, context: Context) -> Answer:
     return Answer(
         question=context.question,
         outcome=draft.outcome,
-        text=draft.text or draft.refusal,
+        text=_BETWEEN.join(part for part in (draft.text, draft.refusal) if part),
         citations=tuple([context.citations[number - 1] for number in draft.cited]),
         context=context,
         usage=context.usage.replace(models=tuple(draft.models)),

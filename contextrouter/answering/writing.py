@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, cast
 
 from contextrouter.answering.closing import closing
 from contextrouter.contracts import (
@@ -15,11 +15,15 @@ from contextrouter.contracts import (
     Thought,
     Writing,
 )
+from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.runtime.lifecycle import Instances
+from contextrouter.runtime.plugin_calls import containment, text_of
 from contextrouter.runtime.registry import Registry
 from contextrouter.scope import Scope
 from contextrouter.settings import Chat, Instance
 from contextrouter.text import tokens
+
+_END = object()
 
 
 def compartment_generator(chat: Chat, scope: Scope | None) -> str | None:
@@ -59,12 +63,39 @@ async def write_pieces(
     """
     stream: AsyncIterator[str | Completion]
     if isinstance(generator, SupportsWriting):
-        stream = generator.write(messages, writing)
+        stream = _pieces_of(generator.write, messages, writing)
     else:
         stream = _cut(generator, messages, writing)
     async with closing(stream) as pieces:
         async for piece in pieces:
             yield piece
+
+
+async def _pieces_of(write: Callable[..., AsyncIterator[Any]], *arguments: object) -> AsyncIterator[Any]:
+    """Yield the pieces of a generator. Whatever it raises is a PluginError, so that another can write in its
+    place, and so is a piece that is neither a text nor a Completion.
+    """
+    stream: Any = None
+    try:
+        while True:
+            try:
+                with containment():
+                    stream = write(*arguments) if stream is None else stream
+                    piece = await anext(stream, _END)
+            except (ContextRouterError, OSError):
+                raise
+            except Exception as error:
+                raise PluginError(f"{type(error).__name__}: {text_of(error)}") from error
+            if piece is _END:
+                return
+            if not isinstance(piece, str | Completion):
+                raise PluginError(f"The generator wrote {type(piece).__name__}, not a text.")
+            if isinstance(piece, Completion) and not isinstance(piece.text, str):
+                raise PluginError(f"The text of the generator's Completion is {type(piece.text).__name__}.")
+            yield piece
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
 
 
 async def _cut(
@@ -73,7 +104,7 @@ async def _cut(
     """Yield a generator's own stream up to the first stop text and the limit of tokens."""
     reserve = max((len(text) - 1 for text in writing.stop), default=0)
     text, sent, finish = "", 0, "stop"
-    async with closing(generator.stream(messages)) as pieces:
+    async with closing(_pieces_of(generator.stream, messages)) as pieces:
         async for piece in pieces:
             if isinstance(piece, Thought | Refusal):
                 finish = "refusal" if isinstance(piece, Refusal) else finish

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from contextrouter.cache.single_flight import SingleFlight
+from contextrouter.runtime.plugin_calls import containment
 
 log = logging.getLogger("contextrouter")
 
@@ -72,7 +73,8 @@ class Versions:
     async def _version(self, name: str) -> str | None:
         """Return the version of a source; None, with a warning in the log, when it returns none."""
         try:
-            version = await self._sources[name].version()
+            with containment():
+                version = await self._sources[name].version()
             if not isinstance(version, str):
                 raise TypeError(f"version() returned a {type(version).__name__}")
         except Exception as error:

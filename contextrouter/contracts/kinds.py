@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
+from contextrouter.errors import ContractError
 from contextrouter.model import Document, Envelope, Fact, Hit, Intent, Query, Request, Vector
 from contextrouter.scope import Scope
 
@@ -310,7 +311,13 @@ class Generator(Plugin):
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """Yield the answer in pieces; the default yields it whole."""
-        yield (await self.complete(messages)).text
+        completion: object = await self.complete(messages)
+        if not isinstance(completion, Completion):
+            raise ContractError(
+                f"complete() returned {type(completion).__name__}, not a Completion",
+                law="complete returns a completion",
+            )
+        yield completion.text
 
 
 KINDS: dict[str, type[Plugin]] = {

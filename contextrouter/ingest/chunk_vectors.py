@@ -36,7 +36,8 @@ class ChunkVectors:
         if self.embedder is None or self.options.dry_run or not isinstance(self.store, SupportsModel):
             return
         try:
-            await self.store.embedded_by(self.embedder.model, self.embedder.dimensions)
+            with containment():
+                await self.store.embedded_by(self.embedder.model, self.embedder.dimensions)
         except Exception as error:  # nothing was stored or removed yet
             raise IngestError(
                 f"The store does not take vectors of {self.embedder.model!r}: {error}"
@@ -75,7 +76,8 @@ class ChunkVectors:
         vectors: dict[tuple[str, str], Vector] = {}
         for tenant, ids in changed.items():
             try:
-                chunks = await self.store.embedded(ids, tenant, model)
+                with containment():
+                    chunks = await self.store.embedded(ids, tenant, model)
             except Exception as error:  # earlier batches stay stored; nothing is removed
                 raise IngestError(
                     f"The store does not give back its vectors: {error}", document=ids[0]

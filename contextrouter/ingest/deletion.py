@@ -9,6 +9,7 @@ from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Report, SupportsProblems
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.runtime.plugin_calls import containment
 
 _Ids = Mapping[str | None, Sequence[str]]
 """Tenant -> ids of documents."""
@@ -106,7 +107,8 @@ class _Unread:
 
 async def _delete(store: SupportsUpsert, ids: Sequence[str], tenant: str | None) -> int:
     try:
-        return await store.delete(ids, tenant)
+        with containment():
+            return await store.delete(ids, tenant)
     except Exception as error:  # all new and changed documents are stored; the next run deletes these
         message = f"The store did not remove {len(ids)} vanished documents: {error}"
         raise IngestError(message, document=ids[0]) from error

@@ -10,7 +10,8 @@ import msgspec
 from contextrouter.contracts import Entry, Transform
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.preparation import build_entry
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.runtime.plugin_calls import containment, text_of
+from contextrouter.runtime.threads import work_aside
 from contextrouter.text import tokens
 
 AHEAD = 4
@@ -54,7 +55,7 @@ async def prepare_document(change: Change, transforms: Sequence[Transform]) -> P
             entry, result.problems = await build_entry(change.document, transforms, change.fingerprint)
         result.entry, result.tokens = await _count_tokens(entry)
     except Exception as error:  # the run goes on; the document is skipped, its stored version stays
-        result.failure = f"{type(error).__name__}: {error}"
+        result.failure = f"{type(error).__name__}: {text_of(error)}"
     return result
 
 
@@ -62,7 +63,7 @@ async def _count_tokens(entry: Entry) -> tuple[Entry, int]:
     """Return the entry with the tokens of each chunk, for questions to come, and their sum."""
     if sum([len(chunk.content) for chunk in entry.chunks]) <= _QUICK:
         return _with_tokens(entry)
-    return await asyncio.to_thread(_with_tokens, entry)
+    return await work_aside(_with_tokens, entry)
 
 
 def _with_tokens(entry: Entry) -> tuple[Entry, int]:

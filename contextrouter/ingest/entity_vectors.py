@@ -11,6 +11,7 @@ from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Report
 from contextrouter.model import Vector
+from contextrouter.runtime.plugin_calls import containment
 
 
 async def embed_entities(plugins: JobPlugins, options: JobOptions, report: Report) -> None:
@@ -22,12 +23,15 @@ async def embed_entities(plugins: JobPlugins, options: JobOptions, report: Repor
         return
     try:
         while True:
-            texts = list(await store.entity_texts())
+            with containment():
+                texts = list(await store.entity_texts())
             vectors: dict[str, Vector] = {}
             for start in range(0, len(texts), options.batch):
                 part = texts[start : start + options.batch]
-                vectors.update(zip(part, await embedder.embed(part), strict=True))
-            entities = await store.embed_entities(vectors)
+                with containment():
+                    vectors.update(zip(part, await embedder.embed(part), strict=True))
+            with containment():
+                entities = await store.embed_entities(vectors)
             if not entities:
                 return
             report.embedded += len(texts)

@@ -20,6 +20,7 @@ from contextrouter.ingest.orphans import ListedStore, open_stores, remove_docume
 from contextrouter.ingest.store_lock import turn
 from contextrouter.model import Document, Query
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.plugin_calls import containment
 
 _AT_ONCE = 500  # documents that are read at a time
 _EVERY = 1_000_000  # more hits than a store has
@@ -173,7 +174,8 @@ async def _remove(name: str, store: ListedStore, documents: Sequence[RemovedDocu
     after = await _sizes(store)
     if isinstance(store, SupportsVacuum):
         try:
-            await store.vacuum()
+            with containment():
+                await store.vacuum()
         except Exception as error:  # the documents are gone from searches
             raise IngestError(
                 f"Store {name!r} removed the documents, and did not erase them from the disk: {error}"

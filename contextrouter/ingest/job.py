@@ -34,6 +34,7 @@ from contextrouter.ingest.run_records import record_run
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.ingest.storing import Storing
+from contextrouter.runtime.plugin_calls import containment
 
 
 async def ingest(
@@ -220,6 +221,7 @@ class JobRun:
 async def _size(source: SupportsSize) -> int | None:
     """Return how many documents there are; None if the source cannot say."""
     try:
-        return await source.size()
+        with containment():
+            return await source.size()
     except Exception:  # only the progress lacks a total; reading the source reports the failure
         return None

@@ -17,6 +17,7 @@ from contextrouter.ingest.report import Report
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.settings import Job
 from contextrouter.settings.suggestions import unknown
 
@@ -144,7 +145,8 @@ async def _begin_anew(
             if isinstance(store, SupportsRebuild) and not read:
                 fresh[name] = await stack.enter_async_context(_rebuilt(name, store))
             elif isinstance(store, SupportsClear):
-                await store.clear()
+                with containment():
+                    await store.clear()
         except Exception as error:  # no job ran yet: stores before this one are empty, others as before
             raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
     return fresh
@@ -177,7 +179,8 @@ async def _lists_any(source: SupportsCrawl) -> bool:
     """Whether a source lists a document. One that fails lists none: nothing is removed for it."""
     crawl = source.crawl()
     try:
-        return await anext(crawl, None) is not None
+        with containment():
+            return await anext(crawl, None) is not None
     except Exception:  # the caller says that there is no document; the run that is refused changes nothing
         return False
     finally:

@@ -19,6 +19,7 @@ from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.store_lock import turn
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.settings.suggestions import unknown
 
 
@@ -133,7 +134,8 @@ async def remove_documents(name: str, store: ListedStore, tenant: str | None, id
     if not ids:
         return
     try:
-        await store.delete(ids, tenant)
+        with containment():
+            await store.delete(ids, tenant)
     except Exception as error:  # what was removed before stays removed
         raise IngestError(
             f"Store {name!r} did not remove {len(ids)} documents: {error}", document=ids[0]

@@ -16,6 +16,7 @@ import msgspec
 from contextrouter.contracts import Embedder, Entry, Plugin, Transform
 from contextrouter.errors import IngestError
 from contextrouter.model import Document, Fact
+from contextrouter.runtime.plugin_calls import as_plain
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.text.fields import body
 
@@ -45,6 +46,7 @@ _HASHED = (
     "trust",
     "keywords",
     "labels",
+    "job",
     "links",
     "metadata",
 )
@@ -228,13 +230,13 @@ async def _run_transform(transform: Transform, chunks: Sequence[Document]) -> li
     Several chunks are processed at once, because a transform may wait for a remote model.
     """
     if len(chunks) == 1:
-        return list(await transform.transform(chunks[0]))
+        return list(as_plain(await transform.transform(chunks[0])))
     results: list[Sequence[Document]] = [()] * len(chunks)
     positions = iter(range(len(chunks)))
 
     async def work() -> None:
         for index in positions:
-            results[index] = await transform.transform(chunks[index])
+            results[index] = as_plain(await transform.transform(chunks[index]))
             if index % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)  # most transforms never wait: let other tasks run
 

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
+from contextrouter.runtime.plugin_calls import containment
 
 
 @runtime_checkable
@@ -26,6 +27,7 @@ async def record_run(plugins: JobPlugins, options: JobOptions, moment: datetime)
     if options.dry_run or not isinstance(plugins.store, SupportsRuns):
         return
     try:
-        await plugins.store.record_run(options.origin, moment)
+        with containment():
+            await plugins.store.record_run(options.origin, moment)
     except Exception as error:  # all documents are stored, and those that vanished are removed
         raise IngestError(f"The store did not note the run of {options.origin!r}: {error}") from error

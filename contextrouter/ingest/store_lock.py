@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError
+from contextrouter.runtime.plugin_calls import containment
 
 _log = logging.getLogger("contextrouter")
 _PAUSE = 0.1  # seconds between two attempts
@@ -56,6 +57,7 @@ async def turn(store: SupportsUpsert, name: str, wait: float) -> AsyncIterator[N
 
 async def _take_turn(store: SupportsTurns, name: str) -> str:
     try:
-        return await store.take_turn()
+        with containment():
+            return await store.take_turn()
     except Exception as error:  # the run did not start: nothing was stored or removed
         raise IngestError(f"Store {name!r} cannot be taken for filling: {error}") from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from contextrouter.contracts import SupportsTenants, SupportsUpsert
 from contextrouter.errors import IngestError
+from contextrouter.runtime.plugin_calls import containment
 
 
 class StoredFingerprints:
@@ -19,7 +20,8 @@ class StoredFingerprints:
         """Return the fingerprints of one tenant's documents; the store is asked for them once."""
         if tenant not in self.by_tenant:
             try:
-                self.by_tenant[tenant] = await self.store.fingerprints(tenant)
+                with containment():
+                    self.by_tenant[tenant] = await self.store.fingerprints(tenant)
             except Exception as error:  # batches that were stored before stay stored; nothing is removed
                 raise IngestError(f"The store does not say what it holds: {error}") from error
         return self.by_tenant[tenant]
@@ -34,6 +36,7 @@ class StoredFingerprints:
         if not isinstance(self.store, SupportsTenants):
             return ()
         try:
-            return await self.store.tenants()
+            with containment():
+                return await self.store.tenants()
         except Exception as error:  # batches that were stored before stay stored; nothing is removed
             raise IngestError(f"The store does not say whose documents it holds: {error}") from error

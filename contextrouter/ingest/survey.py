@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from contextrouter.contracts import SupportsCrawl, Transform
 from contextrouter.errors import IngestError
 from contextrouter.model import Document
+from contextrouter.runtime.plugin_calls import containment
 
 
 @runtime_checkable
@@ -50,9 +51,10 @@ async def survey(source: SupportsCrawl, surveyors: Sequence[SupportsSurvey], ori
         return
     crawl = source.crawl()
     try:
-        async for document in crawl:
-            for surveyor in surveyors:
-                surveyor.survey(document)
+        with containment():
+            async for document in crawl:
+                for surveyor in surveyors:
+                    surveyor.survey(document)
     except Exception as error:  # nothing was stored or removed yet
         raise IngestError(
             f"Source {origin!r} broke off while it was looked over, nothing was stored: {error}"

@@ -14,6 +14,7 @@ from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.jobs import OnProgress, run, select_jobs
 from contextrouter.ingest.report import Report
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.plugin_calls import containment
 from contextrouter.settings import Job
 
 _log = logging.getLogger("contextrouter")
@@ -75,7 +76,8 @@ async def _versions(router: ContextRouter, jobs: Mapping[str, Job]) -> dict[str,
 
 async def _version(source: SupportsVersion) -> str:
     try:
-        return await source.version()
+        with containment():
+            return await source.version()
     except Exception as error:  # nothing is lost: without a version the job runs and reports the failure
         _log.debug("Source does not give its version: %s", error)
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -77,12 +77,33 @@ class Harvest(Noun, frozen=True, kw_only=True):
 class Citation(Noun, frozen=True, kw_only=True, gc=False):
     """`[number]` in the text stands for this document; `envelopes[number - 1]` is the same one."""
 
+    BRIEF: ClassVar[frozenset[str]] = frozenset(
+        ("number", "title", "url", "source", "job", "path", "page", "line", "seconds")
+    )
+
     number: int
     title: str
-    url: str
+    url: str  # what opens: a page of the web, or a file, at the page of a PDF; else as the source gives it
     source: str
+    job: str = ""  # the ingestion job that stored it; "": none
+    path: tuple[str, ...] = ()  # the headings that it stands under, outermost first
+    page: int | None = None  # where it begins, from 1
+    line: int | None = None  # of its file, from 1
+    seconds: float | None = None  # of a recording
+    file: str = ""  # the absolute path of its file on the machine of the router; "": it is none
     tokens: int | None = None  # of its block; None: there is no budget, so none are counted
     characters: int | None = None  # of the document's text that its block holds; None: all of it
+
+    @property
+    def place(self) -> str:
+        """Where it begins, in words: "page 7", "1:02:03", "line 12"; "": nobody knows."""
+        if self.page is not None:
+            return f"page {self.page}"
+        if self.seconds is not None:
+            minutes, seconds = divmod(int(self.seconds), 60)
+            hours, minutes = divmod(minutes, 60)
+            return f"{hours}:{minutes:02}:{seconds:02}"
+        return "" if self.line is None else f"line {self.line}"
 
 
 class ModelUsage(Noun, frozen=True, kw_only=True, gc=False):

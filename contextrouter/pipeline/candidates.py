@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Protocol, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 from contextrouter.model import Document, Envelope, Provenance, RankedList, Vector
 from contextrouter.pipeline.envelopes import LazyEnvelopes
@@ -62,17 +62,46 @@ class FusionNotes:
         return self._ranges[n]
 
 
+class Share(NamedTuple):
+    """The documents of one source: those that it named first begin at number `first`; `joined` are, by
+    number, its copies of documents that another source named before it, and of its own.
+    """
+
+    source: str
+    first: int
+    joined: Mapping[int, Document]
+
+
 class Candidates(LazyEnvelopes):
     """Distinct documents, by number, in the order in which the lists name them. Reads as a sequence of
     envelopes.
 
-    `rows[n]` has the numbers of the documents of `lists[n]`, by rank.
+    `rows[n]` has the numbers of the documents of `lists[n]`, by rank. `shares` are those of the sources, in
+    the order of the lists.
     """
 
     def __init__(
-        self, documents: Sequence[Document], lists: Sequence[RankedList], rows: Sequence[list[int]]
+        self,
+        documents: Sequence[Document],
+        lists: Sequence[RankedList],
+        rows: Sequence[list[int]],
+        shares: Sequence[Share],
     ) -> None:
-        self.documents, self.lists, self.rows = documents, lists, rows
+        self.documents, self.lists, self.rows, self.shares = documents, lists, rows, shares
+
+    def duplicates(self) -> list[int]:
+        """Return the numbers of the documents that several sources named."""
+        return sorted({number for share in self.shares for number in share.joined if number < share.first})
+
+    def copies(self, number: int) -> list[tuple[str, Document]]:
+        """Return the sources that named a document, in their order, and the copy that each has of it."""
+        own = [share.source for share in self.shares if share.first <= number][-1]
+        others = [
+            (share.source, share.joined[number])
+            for share in self.shares
+            if number < share.first and number in share.joined
+        ]
+        return [(own, self.documents[number]), *others]
 
     def __len__(self) -> int:
         return len(self.documents)

@@ -142,7 +142,7 @@ class Engine:
         self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
         self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}
         self.profiles = Profiles(self.sources, self.embedders)
-        self.connections = Connections(self.settings)
+        self.connections = Connections(self.settings, self.sources)
         self.shadows = {name for name, keys in self.source_keys.items() if getattr(keys, "shadow", False)}
 
     def _keys_of(self, name: str, source: Source | FactSource) -> FactKeys:

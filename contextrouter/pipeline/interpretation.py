@@ -16,7 +16,7 @@ from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.planning.restrictions import may_ask
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import text_of
+from contextrouter.runtime.plugin_calls import as_plain, text_of
 from contextrouter.text.analysis import says_something
 
 FAILED = "failed_interpreters"
@@ -145,10 +145,12 @@ def _check_types(intent: object, before: Intent) -> Intent:
             types, wanted = _TYPES[name]
             if not isinstance(value, types):
                 raise TypeError(f"interpret() returned {name} {value!r}, not {wanted}")
-        elif not isinstance(value, tuple | list) or not all(isinstance(text, str) for text in value):
-            raise TypeError(f"interpret() returned {name} {value!r}, not a tuple of texts")
-        elif isinstance(value, list):
-            changes[name] = tuple(value)
+            continue
+        texts = as_plain(value)
+        if not isinstance(texts, tuple | list) or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"interpret() returned {name} {value!r:.200}, not a tuple of texts")
+        if type(value) is not tuple:
+            changes[name] = tuple(texts)
     return intent.replace(**changes) if changes else intent
 
 

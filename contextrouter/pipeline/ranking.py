@@ -6,7 +6,7 @@ A stage that fails or is late is skipped (or raised, as its `on_error` says) and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -101,7 +101,7 @@ async def _apply(
         steps = Steps(stage.apply(tuple(head), _stage_view(name, context, seal)))
         returned = await until.run(steps, abandon)
         late = steps.blocked(until)
-    went_on, lost = _check_returned(name, head, list(returned), sealed, context.scope)
+    went_on, lost = _check_returned(name, head, returned, sealed, context.scope)
     live_now, cut = _keep(name, went_on + tail, keys)
     return live_now, lost + cut, late
 
@@ -114,7 +114,7 @@ def _stage_view(name: str, context: StageContext, seal: Callable[..., Envelope |
 def _check_returned(
     name: str,
     before: Sequence[Envelope],
-    returned: Sequence[Envelope],
+    returned: Iterable[Envelope],
     sealed: Mapping[int, Envelope],
     scope: Scope | None,
 ) -> tuple[list[Envelope], list[Envelope]]:

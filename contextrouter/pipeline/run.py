@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -50,6 +49,7 @@ from contextrouter.pipeline.selection import select
 from contextrouter.pipeline.stage_context import stage_context
 from contextrouter.pipeline.trace import TraceBuilder
 from contextrouter.runtime.metering import model_usage, start_metering
+from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Rag
 from contextrouter.text import tokens
 
@@ -251,8 +251,14 @@ class Run:
 
     def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
         budget = self.rag.token_budget
-        title = self.engine.connections.title
-        beside = Beside(self.harvest.entities, self.harvest.facets, self._facts_time, title)
+        connections = self.engine.connections
+        beside = Beside(
+            self.harvest.entities,
+            self.harvest.facets,
+            self._facts_time,
+            connections.title,
+            connections.origin,
+        )
         return assemble(
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
         )
@@ -369,7 +375,7 @@ async def _read_texts(selected: Ranking, work: Callable[[], T]) -> T:
     others meanwhile.
     """
     size = sum([len(envelope.document.content) for envelope in selected.live])
-    return work() if size <= AT_ONCE else await asyncio.to_thread(work)
+    return work() if size <= AT_ONCE else await work_aside(work)
 
 
 def _raise_if_all_failed(harvest: Harvest) -> None:

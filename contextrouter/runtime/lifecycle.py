@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -29,7 +28,7 @@ from contextrouter.contracts import (
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
-from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment
+from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment, text_of
 from contextrouter.runtime.plugin_checks import check_plugin
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import GIVEN, Instance, Settings
@@ -62,22 +61,6 @@ class PluginState(Enum):
     READY = "ready"
 
 
-class _Closed(AbstractSet[Key]):
-    """A live view of the plugins that are closed."""
-
-    def __init__(self, states: Mapping[Key, PluginState]) -> None:
-        self._states = states
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._states and self._states[cast(Key, key)] is PluginState.CLOSED
-
-    def __iter__(self) -> Iterator[Key]:
-        return (key for key, state in self._states.items() if state is PluginState.CLOSED)
-
-    def __len__(self) -> int:
-        return list(self._states.values()).count(PluginState.CLOSED)
-
-
 class Instances:
     """Every plugin instance by (kind, name)."""
 
@@ -90,7 +73,7 @@ class Instances:
         }
         self.all: dict[Key, Plugin] = {}
         self._states: dict[Key, PluginState] = {}
-        self.closed: AbstractSet[Key] = _Closed(self._states)
+        self.closed: set[Key] = set()  # the plugins in this state, which every request asks for
         self._opening: dict[Key, asyncio.Task[None]] = {}
         self._opened: list[Key] = []
         self._building: list[Key] = []
@@ -102,7 +85,14 @@ class Instances:
 
     def _add(self, key: Key, plugin: Plugin) -> None:
         self.all[key] = plugin
-        self._states[key] = PluginState.CLOSED
+        self._set_state(key, PluginState.CLOSED)
+
+    def _set_state(self, key: Key, state: PluginState) -> None:
+        self._states[key] = state
+        if state is PluginState.CLOSED:
+            self.closed.add(key)
+        else:
+            self.closed.discard(key)
 
     def build(self, instance: Instance) -> Plugin:
         """Build the plugin of one instance, after the plugins that it references. Raises SettingsError with
@@ -208,18 +198,21 @@ class Instances:
         """Stages by name."""
         return self.plugins("stage")
 
-    async def open(self) -> None:
-        """Open all plugins concurrently, dependencies first, in at most `[rag] timeout_seconds`.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open all plugins concurrently, or those of `kinds`, dependencies first, in at most `[rag]
+        timeout_seconds`.
 
         A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation,
         but not for a missing package that nothing but rerankers needs.
         """
         self._opened.clear()
-        self._states.update(dict.fromkeys(self.all, PluginState.CLOSED))
+        for key in self.all:
+            self._set_state(key, PluginState.CLOSED)
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
-        for kinds in _OPENING_ORDER:
-            keys = [key for key in self.all if key[0] in kinds and not self.switched_off(key)]
+        for group in _OPENING_ORDER:
+            wanted = group if kinds is None else [kind for kind in group if kind in kinds]
+            keys = [key for key in self.all if key[0] in wanted and not self.switched_off(key)]
             tasks = {key: self._start_opening(key) for key in keys}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))
@@ -233,7 +226,7 @@ class Instances:
                 if isinstance(error, MissingDependency) and not self._only_reranks(key):
                     raise error
                 if error is not None:  # the outside world: tried again when needed
-                    reason = mask(f"{type(error).__name__}: {error}", self.settings.secrets)
+                    reason = mask(f"{type(error).__name__}: {text_of(error)}", self.settings.secrets)
                     log.warning("%s %r cannot be opened yet: %s", key[0], key[1], reason)
 
     def switched_off(self, key: Key) -> str:
@@ -325,7 +318,7 @@ class Instances:
         if self._states[key] is PluginState.CLOSED:
             with containment():
                 await self.all[key].open()
-            self._states[key] = PluginState.OPEN
+            self._set_state(key, PluginState.OPEN)
             self._opened.append(key)
             if key[0] == "embedder":
                 await self._tell_stores(key[1])
@@ -349,34 +342,37 @@ class Instances:
         """
         plugin = self.all[key]
         if not isinstance(plugin, SupportsModel) or plugin.embedder not in self.embedders:
-            self._states[key] = PluginState.READY
+            self._set_state(key, PluginState.READY)
         elif ("embedder", plugin.embedder) not in self.closed:
             embedder = self.embedders[plugin.embedder]
-            self._states[key] = PluginState.READY
+            self._set_state(key, PluginState.READY)
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
-        """Close the open plugins in reverse order. A failure does not keep the others open, and a plugin
-        that does not close is given up.
+        """Close the open plugins in reverse order. Neither a failure nor a SystemExit keeps the others open,
+        and one that does not close is given up.
         """
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
         if opening:
             await asyncio.wait(opening, timeout=CLOSE_SECONDS)
-        errors = []
+        errors: dict[str, BaseException] = {}
         clock = asyncio.get_running_loop().time
         until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
-            self._states[key] = PluginState.CLOSED
+            self._set_state(key, PluginState.CLOSED)
+            name = f"{key[0]} {key[1]!r}"
             try:
-                seconds = max(LEAST_CLOSE_SECONDS, until - clock())
-                await close(self.all[key], f"{key[0]} {key[1]!r}", seconds)
-            except Exception as error:
-                errors.append(f"{key[0]} {key[1]!r}: {error!r}")
+                await close(self.all[key], name, max(LEAST_CLOSE_SECONDS, until - clock()))
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                errors[name] = error
         if errors:
-            raise PluginError("Closing failed: " + mask("; ".join(errors), self.settings.secrets))
+            texts = "; ".join([f"{name}: {error!r}" for name, error in errors.items()])
+            message = "Closing failed: " + mask(texts, self.settings.secrets)
+            stop = next((error for error in errors.values() if not isinstance(error, Exception)), None)
+            raise stop or PluginError(message)
 
 
 def _chat_generators(settings: Settings) -> set[str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Coroutine
 from inspect import isawaitable
 from typing import Any, TypeVar
 
@@ -23,27 +22,67 @@ CLOSE_SECONDS = 5.0
 """How long closing waits for a plugin."""
 CANCEL_SECONDS = 0.25
 """How long a cancelled `aclose()` may take to end."""
-STOPPING = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
+STOPPING = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 """What is no Exception and still none of the plugin's business."""
 
 
 def text_of(error: BaseException) -> str:
-    """Return the message of an exception; empty if the exception cannot say it."""
+    """Return the message of an exception; empty if the exception cannot say it. That of a group names the
+    first error in it: its own message only counts them.
+    """
     try:
-        return str(error)
+        text = str(error)
     except Exception:
         return ""
+    first = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return text if first is error else f"{text}; the first: {type(first).__name__}: {text_of(first)}"
 
 
-@contextmanager
-def containment() -> Iterator[None]:
-    """Turn a BaseException that stops no program, such as a library's panic, into a PluginError."""
+class containment:
+    """Turn a BaseException that stops no program, such as a library's panic, into a PluginError, and a group
+    of exceptions, too: its message names the first.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, (Exception, *STOPPING)) and not isinstance(error, BaseExceptionGroup):
+            return
+        if isinstance(error, GeneratorExit) and not _in_event_loop():
+            return  # a coroutine that nobody waits for any more is being closed
+        raise _failure(error) from error
+
+
+def _failure(error: BaseException) -> PluginError:
+    return PluginError(f"{type(error).__name__}: {text_of(error)}")
+
+
+def _in_event_loop() -> bool:
     try:
-        yield
-    except (Exception, *STOPPING):
-        raise
-    except BaseException as error:
-        raise PluginError(f"{type(error).__name__}: {text_of(error)}") from error
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def as_plain(answer: Answer) -> Answer:
+    """Return the items of a plugin's list or tuple as a plain one, and anything else as it is.
+
+    A subclass is not iterated, because it may iterate otherwise, and without an end.
+    """
+    plain: Any = answer
+    if isinstance(answer, list) and type(answer) is not list:
+        plain = list.copy(answer)
+    elif isinstance(answer, tuple) and type(answer) is not tuple:
+        plain = tuple.__getitem__(answer, slice(None))
+    return plain  # type: ignore[no-any-return]  # of the same kind as the answer
 
 
 def as_coroutine(call: Awaitable[Answer]) -> Coroutine[Any, Any, Answer]:
@@ -58,7 +97,9 @@ async def _wait_for(call: Awaitable[Answer]) -> Answer:
 
 
 async def close(plugin: Plugin, name: str, seconds: float = CLOSE_SECONDS) -> None:
-    """Close a plugin. After `seconds` give it up, with a warning. Raises what `aclose()` raises."""
+    """Close a plugin. After `seconds` give it up, with a warning. Raises what `aclose()` raises, and
+    PluginError where it cancels itself.
+    """
     task = asyncio.get_running_loop().create_task(_aclose(plugin))
     try:
         await asyncio.wait({task}, timeout=seconds)
@@ -68,18 +109,29 @@ async def close(plugin: Plugin, name: str, seconds: float = CLOSE_SECONDS) -> No
         if not task.done():
             task.cancel()
             task.add_done_callback(_retrieve)
-    if task.done():
-        with containment():
-            task.result()
-    else:
+    if not task.done():
         await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+    elif task.cancelled():
+        raise PluginError("the plugin cancelled its own aclose()")
+    elif (error := task.result()) is not None:
+        with containment():
+            raise error
 
 
-async def _aclose(plugin: Plugin) -> None:
-    await plugin.aclose()
+async def _aclose(plugin: Plugin) -> BaseException | None:
+    """Return what `aclose()` raises. A SystemExit that leaves a task stops the event loop, and would keep
+    the other plugins open.
+    """
+    try:
+        await plugin.aclose()
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return error
+    return None
 
 
-def _retrieve(task: asyncio.Task[None]) -> None:
+def _retrieve(task: asyncio.Task[Any]) -> None:
     """Retrieve the exception, so that the event loop does not report it as lost."""
     if not task.cancelled():
         task.exception()

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.server import answer_endpoint, chat, page, router_endpoints
+from contextrouter.server import answer_endpoint, chat, cited_files, page, router_endpoints
 from contextrouter.server.cors import is_preflight
 from contextrouter.server.endpoints import OPENAI, Endpoint, Events, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import (
@@ -63,6 +63,7 @@ class Server(ServerState):
                 *router_endpoints.ENDPOINTS,
                 *answer_endpoint.ENDPOINTS,
                 *chat.ENDPOINTS,
+                *(cited_files.ENDPOINTS if self.settings.serve.files else ()),
                 *agents,
                 *explorer,
                 DESCRIPTION,

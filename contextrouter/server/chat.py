@@ -28,6 +28,7 @@ from contextrouter.server.chat_schema import (
     ModelsShown,
     Receipt,
 )
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
 
 
@@ -78,11 +79,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
                 title=citation.title,
                 url=citation.url,
                 source=citation.source,
+                job=citation.job,
+                path=citation.path,
+                place=citation.place,
+                file=citation.file,
             )
             for citation, envelope in zip(context.citations, context.envelopes, strict=True)
         ]
         return Receipt(
-            outcome="declined" if draft.outcome == "declined" else context.outcome,
+            outcome=_outcome(draft, context),
             query_type=context.intent.kind,
             generator=draft.generator or self.generator,
             citations={str(number): sources[number - 1] for number in draft.cited},
@@ -103,6 +108,12 @@ def _message(draft: Draft) -> MessageAnswered:
     return MessageAnswered(
         content=draft.text, refusal=draft.refusal or None, reasoning_content=draft.thinking or None
     )
+
+
+def _outcome(draft: Draft, context: Context) -> str:
+    """Return the outcome of the context, unless the generator refuses, or nothing that was found answers."""
+    unanswered = draft.outcome == "empty" and context.text
+    return draft.outcome if unanswered or draft.outcome == "declined" else context.outcome
 
 
 def _openai_finish(draft: Draft) -> str:
@@ -129,7 +140,7 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
         created=int(time.time()),
         model=exchange.body.model,
         generator=order.generator,
-        context=context,
+        context=follow(context, exchange.caller, origin_of(exchange)),
         request_id=exchange.request_id,
         trace_id=exchange.trace_id,
     )
@@ -148,16 +159,12 @@ async def _stream(exchange: Exchange, order: Order, reply: Reply) -> web.StreamR
     options = exchange.body.stream_options
     usage = {"usage": None} if options and options.include_usage else {}
     await events.send({**reply.chunk({"role": "assistant", "content": ""}), **usage})
-    refused = False
     async with closing(exchange.server.router.answering.pieces(order, reply.context)) as pieces:
         async for piece in pieces:
             if isinstance(piece, str):
-                refused = refused or isinstance(piece, Refusal)
                 await events.send({**reply.chunk({_channel(piece): str(piece)}), **usage})
                 continue
             draft = exchange.server.finish(piece, exchange.caller)
-            if draft.refusal and not refused:
-                await events.send({**reply.chunk({"refusal": draft.refusal}), **usage})
             end = reply.chunk({}, _openai_finish(draft))
             await events.send({**end, **usage, "contextrouter": reply.receipt(draft)})
             if usage:

@@ -147,16 +147,21 @@ class Cited(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     id: str
     title: str
-    url: str
+    url: str  # what opens
     source: str
+    job: str = ""  # the ingestion job that stored it
+    path: tuple[str, ...] = ()  # the headings above it
+    place: str = ""  # "page 7", "1:02:03", "line 12"
+    file: str = ""  # its path on the machine of the server, for a caller who may see everything
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The extension of this server: how an answer came about.
 
-    `outcome` is that of the context, or "declined"; `note` says why another generator wrote than the one
-    that was to. `citations` maps each number that the answer cites to its document; `models` are the
-    generators that interpreters, stages and the answer called, with their tokens and cost.
+    `outcome` is that of the context, "empty" where nothing that was found answers, or "declined"; `note` says
+    why another generator wrote than the one that was to. `citations` maps each number that the answer cites
+    to its document; `models` are the generators that interpreters, stages and the answer called, with their
+    tokens and cost.
     """
 
     outcome: str

@@ -8,6 +8,7 @@ from time import monotonic
 
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import containment, text_of
 from contextrouter.runtime.shutdown import consume_exception
 from contextrouter.server.logs import log
 from contextrouter.server.request_schema import SourceState
@@ -65,10 +66,12 @@ class SourcePings:
         kind, source = router.settings.sources[name].kind, router.instances.sources[name]
         try:
             await router.instances.ready(kind, name)
-            await source.ping()
+            with containment():
+                await source.ping()
             return self._state(kind, name), ""
         except Exception as error:
-            return "does not answer", mask(f"{type(error).__name__}: {error}", router.settings.secrets)
+            reason = f"{type(error).__name__}: {text_of(error)}"
+            return "does not answer", mask(reason, router.settings.secrets)
 
     def _note(self, name: str, state: SourceState, reason: str) -> None:
         """Keep a state, and log its change once."""

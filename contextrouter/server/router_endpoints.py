@@ -14,10 +14,12 @@ from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport
 from contextrouter.model.plain_form import encode_json
 from contextrouter.pipeline.run import AT_ONCE
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.serialization import plain
 from contextrouter.server import metrics
 from contextrouter.server.auth import Caller, narrow_scope
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.hidden_errors import hide_errors
@@ -66,9 +68,10 @@ async def route(exchange: Exchange) -> web.StreamResponse:
 async def _encode(context: Context, exchange: Exchange) -> bytes:
     """Return a context as JSON. A large one is encoded in a thread, while the event loop answers others."""
     shown, detail = hide_errors(context, exchange.caller), exchange.body.detail
+    shown = follow(shown, exchange.caller, origin_of(exchange))
     if detail != "trace" and len(context.text) + len(context.question) < AT_ONCE:
         return encode_json(plain(shown, detail))
-    return await asyncio.to_thread(lambda: encode_json(plain(shown, detail)))
+    return await work_aside(lambda: encode_json(plain(shown, detail)))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:

@@ -181,6 +181,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     allowed_hosts: tuple[str, ...] = ()
     explorer: bool = True
     mcp: bool = True  # serve the tools for agents at /mcp, where the package is installed
+    files: bool = False  # serve the local files that citations name, to callers who may see the documents
     log_format: Literal["json", "text"] = "json"
 
 

@@ -116,10 +116,9 @@ async def test_in_on_a_list_finds_what_has_one_of_the_values():
 
 async def test_the_text_search_joins_words_by_and():
     async with filled() as vertex:
-        (both,) = await vertex._get_collection().text_searches([("moon sand", [])], 10, with_vectors=False)
-        assert both == []
-        (one,) = await vertex._get_collection().text_searches([("moon", [])], 10, with_vectors=False)
-        assert len(one) == 1
+        searches = [("moon sand", [], 10), ("moon", [], 10)]
+        both, one = await vertex._get_collection().text_searches(searches, with_vectors=False)
+        assert (len(both), len(one)) == (0, 1)
 
 
 async def test_objects_that_are_there_already_are_no_error_in_a_batch():

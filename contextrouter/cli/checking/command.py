@@ -17,7 +17,7 @@ from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.contracts import Embedder, Plugin, SupportsModel
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.runtime.plugin_calls import containment, text_of
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
@@ -77,7 +77,7 @@ async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFin
     except TimeoutError:
         return CheckFinding(what=kind, name=name, status="failed", detail=f"no answer within {seconds:g} s")
     except Exception as error:
-        message = mask(str(error) or type(error).__name__, router.settings.secrets)
+        message = mask(text_of(error) or type(error).__name__, router.settings.secrets)
         return CheckFinding(what=kind, name=name, status="failed", detail=message)
     return CheckFinding(what=kind, name=name, status="ok", detail=detail)
 

@@ -13,6 +13,7 @@ from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.report import SupportsSize
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.plugin_calls import containment, text_of
 from contextrouter.settings import Instance, Job
 from contextrouter.settings.suggestions import unknown
 
@@ -42,9 +43,10 @@ async def check_jobs(router: ContextRouter) -> AsyncIterator[CheckFinding]:
     for name, job in router.settings.ingest.items():
         async with AsyncExitStack() as stack:
             try:
-                status, detail = await _check_job(Wiring(router, stack), name, job)
+                with containment():
+                    status, detail = await _check_job(Wiring(router, stack), name, job)
             except Exception as error:  # the finding says it; the other jobs are checked, too
-                message = str(error) or type(error).__name__
+                message = text_of(error) or type(error).__name__
                 status, detail = "failed", mask(message, router.settings.secrets)
         yield CheckFinding(what="job", name=name, status=status, detail=detail)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from contextrouter.contracts import Embedder, EntityMatch, SupportsEntityHints
 from contextrouter.model import Query, Vector
+from contextrouter.runtime.plugin_calls import as_plain, text_of
 
 NOT_SEARCHED = "not looked for by meaning"
 """What a note says before the reason, which may be the message of a failure."""
@@ -49,7 +50,7 @@ async def resolve_hints(
     plain = EntityHints([(hint,) for hint in query.entities])
     if not query.entities or not finds_by_meaning(source):
         return plain
-    exact = frozenset(await source.exact_names(query.entities, query))
+    exact = frozenset(as_plain(await source.exact_names(query.entities, query)))
     hints = [hint for hint in dict.fromkeys(query.entities) if hint not in exact]
     if not hints:
         return plain
@@ -62,7 +63,7 @@ async def resolve_hints(
             for hint in hints
         }
     except Exception as error:  # the names that are exact still count
-        reason = "the embedder did not answer in time" if isinstance(error, TimeoutError) else str(error)
+        reason = "the embedder did not answer in time" if isinstance(error, TimeoutError) else text_of(error)
         return plain._replace(note=f"{_quoted(hints)} {NOT_SEARCHED}: {reason or repr(error)}")
     names = [tuple(m.name for m in matches.get(hint, ())) or (hint,) for hint in query.entities]
     return EntityHints(names, "; ".join(_name_matches(hint, matches[hint]) for hint in hints))

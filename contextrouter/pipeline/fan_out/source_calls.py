@@ -39,7 +39,7 @@ from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, mak
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
 from contextrouter.runtime.masking import mask
-from contextrouter.runtime.plugin_calls import containment, text_of
+from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -83,7 +83,6 @@ class _FanOut:
         self.source_deadline = deadline.at - min(0.05, deadline.left() * MARGIN)
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
         self.ending = False
-        self._queries: dict[int, Query] = {}
         self.phrases = Phrases(plan)
 
     async def harvest(self) -> Harvest:
@@ -115,6 +114,11 @@ class _FanOut:
         for call, outcome in pairs:
             if outcome.report is None:
                 self._cut_off(call, outcome)
+        if self.phrases.parts:
+            self._leave_out_parts(pairs)
+
+    def _leave_out_parts(self, pairs: Sequence[tuple[Call, Outcome]]) -> None:
+        """Take away what parts of the question without its phrases found, where a phrase was found."""
         successful = [
             call for call, outcome in pairs if outcome.ranked and outcome.ranked.hits and not outcome.note
         ]
@@ -241,10 +245,14 @@ class _FanOut:
         engine, leg = self.engine, call.query.leg
         source: Any = engine.sources[call.source]
         answer: Any
-        outcome.begun = started  # a leg without its vector is of no use, so waiting for it counts
-        vector = await self._vector(call)
-        outcome.begun = None
-        async with engine.limits.slots.of(call.source):
+        vector = None
+        if self.vectors and (embedder := self._embedder_of(call)) is not None:
+            outcome.begun = started  # a leg without its vector is of no use, so waiting for it counts
+            vector = (await asyncio.shield(self.vectors[embedder]))[call.query.text]
+            outcome.begun = None
+        slots = engine.limits.slots
+        await slots.take(call.source)
+        try:
             outcome.begun = monotonic()
             if engine.plugins.closed:
                 await engine.ensure_open(engine.kinds[call.source], call.source, Deadline())
@@ -252,8 +260,11 @@ class _FanOut:
                 answer = await self._ask_of_entities(call, outcome, source)
             else:
                 answer = await self._search(call, outcome, source, vector)
+        finally:
+            slots.release(call.source)
         admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in STRUCTURED_LEGS:
+            answer = as_plain(answer)
             items = admission.facts(answer)
             outcome.items = [
                 item if isinstance(item, Facet) else item.replace(source=call.source) for item in items
@@ -300,12 +311,6 @@ class _FanOut:
         hints = await resolve_hints(source, call.query, vectors, self.engine.embedders)
         return hints._replace(note=mask(hints.note, self.engine.secrets))
 
-    async def _vector(self, call: Call) -> Vector | None:
-        embedder = self._embedder_of(call)
-        if embedder is None:
-            return None
-        return (await asyncio.shield(self.vectors[embedder]))[call.query.text]
-
     async def _keep_hits(
         self, call: Call, outcome: Outcome, answer: Sequence[Hit], admission: Admission, started: float
     ) -> None:
@@ -319,11 +324,13 @@ class _FanOut:
             weight=call.weight,
             score_range=declared_range(self.engine.sources[call.source], query.leg),
             retrieved_at=datetime.now(UTC),
-            full=len(answer) >= query.limit,
+            full=len(as_plain(answer)) >= query.limit,
         )
-        missing = mask(answer.reason, self.engine.secrets) if isinstance(answer, Partial) else ""
-        error = "; ".join(filter(None, (missing, admission.note(len(hits)))))
-        status: Status = "partial" if error or isinstance(answer, Partial) else "ok"
+        error = admission.note(len(hits))
+        status: Status = "partial" if error else "ok"
+        if isinstance(answer, Partial):
+            status, missing = "partial", mask(answer.reason, self.engine.secrets)
+            error = "; ".join(filter(None, (missing, error)))
         self._report(
             call, outcome, status, started, count=len(hits), error=error, withheld=admission.withheld
         )
@@ -333,18 +340,9 @@ class _FanOut:
         own. Its filters are a copy: a source that changes them changes no other's.
         """
         at = self._source_deadline(call)
-        if (
-            call.timeout is None
-            and vector is None
-            and (query := self._queries.get(id(call.query))) is not None
-        ):
-            return query.replace(filters=own_filters(call.query.filters))
-        query = call.query.replace(
+        return call.query.replace(
             vector=vector, deadline=None if at == inf else at, filters=own_filters(call.query.filters)
         )
-        if call.timeout is None and vector is None:
-            self._queries[id(call.query)] = query
-        return query
 
     def _source_deadline(self, call: Call) -> float:
         if call.timeout is None:

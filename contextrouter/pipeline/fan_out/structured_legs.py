@@ -20,6 +20,7 @@ from contextrouter.contracts import (
 )
 from contextrouter.errors import ContractError
 from contextrouter.model import Facet, Fact, Query
+from contextrouter.runtime.plugin_calls import as_plain
 
 STORE_DIMENSIONS = ("labels", "keywords", "kind")
 """What a store counts where a question names no dimension."""
@@ -96,7 +97,7 @@ async def _find_paths(
     facts: list[Fact] = []
     for starts, goals in pairwise(names):
         for start, goal in product(starts, goals):
-            if path := await source.path(start, goal, query):
+            if path := as_plain(await source.path(start, goal, query)):
                 facts += [fact for fact in path if fact not in facts]
                 break
     return facts

@@ -14,6 +14,7 @@ from aiohttp import web
 from contextrouter.errors import ContextRouterError, SettingsError
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.threads import work_aside
 from contextrouter.server.app import Server
 from contextrouter.server.auth import check_host
 from contextrouter.server.listening.connections import Connections
@@ -79,7 +80,7 @@ class Generations:
         path = old.settings.path
         if not path or old.router.instances.given:
             raise SettingsError("the router was made by a program and not from a settings file alone.")
-        router = await asyncio.to_thread(type(old.router).from_toml, path)
+        router = await work_aside(type(old.router).from_toml, path)
         try:
             await router.open()
             new = Server(router, old, agents_only=self._agents_only)

@@ -17,6 +17,7 @@ import msgspec
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
 
+from contextrouter.contracts import GATED
 from contextrouter.model import Citation, Context, Document, Envelope, Fact
 from contextrouter.model.plain_form import encode_json
 from contextrouter.text import tokens
@@ -126,7 +127,8 @@ def format_document(context: Context, index: int, detail: Detail, fence: Fence |
     """Format a document as a heading with its number, and as much text as `detail` asks for."""
     document, citation = context.envelopes[index].document, context.citations[index]
     foreign = fence is not None and document.untrusted
-    block = f"### [{citation.number}] {_short_title(citation, foreign)} — {citation.source}"
+    about = [citation.source, *_place(citation, foreign)]
+    block = " — ".join([f"### [{citation.number}] {_short_title(citation, foreign)}", *about])
     if detail != "titles":
         block += f"\n{escape_marks(_content(document, detail))}"
     return fence.around(block) if fence is not None and foreign else block
@@ -145,6 +147,13 @@ def _content(document: Document, detail: Detail) -> str:
     return content
 
 
+def _place(citation: Citation, foreign: bool) -> list[str]:
+    """Where to find a document: its heading path, its job, its page and the address that opens."""
+    path = " > ".join(citation.path)
+    parts = ["" if path == citation.title else path[:300], citation.place, citation.job, citation.url[:1000]]
+    return [clean_line(part) if foreign else part for part in parts if part]
+
+
 def _short_title(citation: Citation, foreign: bool) -> str:
     return (clean_line(citation.title) if foreign else citation.title)[:300]
 
@@ -161,8 +170,15 @@ def make_entry(context: Context, index: int, id: str) -> Mapping[str, Any]:
         "title": _short_title(citation, foreign),
         "url": (clean_line(citation.url) if foreign else citation.url)[:1000],
         "source": citation.source,
+        **_located(citation),
         "score": round(envelope.normalized, 4),
     }
+
+
+def _located(citation: Citation) -> Mapping[str, Any]:
+    """The job and the place of a document, as far as they are known."""
+    located = {"job": citation.job, "page": citation.page, "line": citation.line, "seconds": citation.seconds}
+    return {name: value for name, value in located.items() if value not in ("", None)}
 
 
 def format_fact(fact: Fact, fence: Fence | None) -> str:
@@ -182,8 +198,7 @@ def make_result(
         "next_cursor": cursor,
         **details,
     }
-    clarification = context.clarification
-    lines = list(parts) or ["Nothing was found." if clarification is None else clarification.question]
+    lines = list(parts) or [_say_nothing(context)]
     if cursor is not None:
         lines.append(f"There is more. Ask the same with cursor {cursor!r}.")
     text = "\n\n".join(lines).encode("utf-8", "replace").decode()
@@ -194,3 +209,16 @@ def make_json_result(content: Mapping[str, Any]) -> CallToolResult:
     """Make the result of a tool of which programs expect JSON: in the text, and as structured content."""
     text = encode_json(content).decode()
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))
+
+
+def _say_nothing(context: Context) -> str:
+    """Return what an agent reads where its tool has nothing to show: the question to ask back, or why."""
+    if context.clarification is not None:
+        return context.clarification.question
+    if context.outcome == GATED:
+        return "What was found is not near enough to the question."
+    if context.envelopes:
+        return "No fact was found. The tool `route` finds documents."
+    if context.facts:
+        return "No document was found. The tool `facts` finds facts."
+    return "Nothing was found."

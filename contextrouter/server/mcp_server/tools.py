@@ -19,6 +19,7 @@ from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.server.auth import Caller, RequestLimits, make_slots
+from contextrouter.server.citation_links import follow
 from contextrouter.server.endpoints import ServerState
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.hidden_errors import hide_refusal
@@ -202,7 +203,7 @@ class Tools:
                 limit=demands.get("limit"),
             )
             async with self._slots:
-                return await self._router.route(request), caller
+                return follow(await self._router.route(request), caller), caller
 
 
 def make_mcp_server(

@@ -88,6 +88,7 @@ class Files(Connector):
                 f'Files.encoding {encoding!r} is not known to Python; give one such as "utf-8".'
             ) from None
         self._folder = Folder(Path(path), patterns, max_bytes, max_files)
+        self.local_folder = self._folder.path
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
         self._parser = Parser(parse_seconds)

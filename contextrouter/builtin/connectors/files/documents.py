@@ -46,6 +46,8 @@ def file_documents(
         document, problems = _make_document(
             id, PurePath(name).stem, part, kind, lambda own: choose_date(own, committed, modified)
         )
+        if parsed.parts:  # its id without this is that of the file
+            document = document.replace(metadata={**document.metadata, "part": part.name})
         if document.content.strip():
             yield document, problems
 
@@ -69,9 +71,11 @@ def _make_document(
         **{key: value for key, value in front.items() if key not in _TAKEN},
     }
     updated, metadata["dated_by"] = date(_date_of(values, parsed, metadata, problems))
+    content = note.text if {"page_starts", "cue_starts"} & metadata.keys() else note.text.strip()
+    _note_first_line(metadata, parsed, content)
     tags = (*as_list(front.get("labels", "")), *as_list(front.get("tags", "")), *note.tags, *parsed.labels)
     return Document(
-        content=note.text if {"page_starts", "cue_starts"} & metadata.keys() else note.text.strip(),
+        content=content,
         id=id,
         url=values.get("url") or id,
         title=values.get("title") or parsed.title or heading or notion_title(stem),
@@ -90,6 +94,17 @@ def _make_document(
         compartment=values.get("compartment") or None,
         language=values.get("language") or parsed.language or None,
     ), problems
+
+
+def _note_first_line(metadata: dict[str, Any], parsed: Parsed, content: str) -> None:
+    """Note on which line of its file the content begins, if the content is a part of the file as it is. No
+    front matter says so, nor which part of a file this is.
+    """
+    metadata.pop("first_line", None)
+    metadata.pop("part", None)
+    start = parsed.text.find(content) if "first_line" in parsed.metadata else -1
+    if start >= 0:
+        metadata["first_line"] = 1 + parsed.text.count("\n", 0, start)
 
 
 def _date_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -15,12 +15,14 @@ from contextrouter.builtin.connectors.files.parsing.process import Parser
 from contextrouter.builtin.connectors.files.parsing.readers import READERS, TEXTS
 from contextrouter.builtin.connectors.files.parsing.text import decode
 from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
+from contextrouter.builtin.shared.places import place_at
 from contextrouter.model import Document
 
-PARSED_BY = 2
+PARSED_BY = 3
 """Goes up when a file of the same bytes becomes another text."""
 SNIPPET_CHARACTERS = 200
 _CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
+_OF_WHOLE = ("page_starts", "cue_starts", "first_line")  # metadata that a passage does not have
 _PARTS = "n"  # stands in the version of a part between the digest and the number of parts
 
 
@@ -129,7 +131,7 @@ class Reading:
         if kind in READERS:
             parsed = self._parser.parse(text.encode("utf-8", "replace"), kind)
             return with_problems(parsed, problems) if problems else parsed
-        return Parsed(text=text, media_type=kind, problems=problems)
+        return Parsed(text=text, media_type=kind, problems=problems, metadata={"first_line": 1})
 
 
 def with_problems(parsed: Parsed, problems: Sequence[str]) -> Parsed:
@@ -139,10 +141,15 @@ def with_problems(parsed: Parsed, problems: Sequence[str]) -> Parsed:
     return msgspec.structs.replace(parsed, problems=[*problems, *parsed.problems])
 
 
-def _passages(document: Document) -> tuple[Document, ...]:
+def _passages(document: Document) -> Iterator[Document]:
     cuts: list[Passage] = _CUTS.get(document.media_type, text_passages)(document.content, document.title)
-    return tuple(
-        document.replace(
+    end = 0
+    for number, cut in enumerate(cuts):
+        start = document.content.find(cut.text, end)
+        place = place_at(document, start) if start >= 0 else {}
+        end = start + len(cut.text) if start >= 0 else end
+        common = {key: value for key, value in document.metadata.items() if key not in _OF_WHOLE}
+        yield document.replace(
             content=cut.text,
             title=cut.title,
             path=cut.path,
@@ -150,6 +157,5 @@ def _passages(document: Document) -> tuple[Document, ...]:
             parent=document.id,
             snippet=cut.text[:SNIPPET_CHARACTERS],
             media_type="text/plain" if "json" in document.media_type else document.media_type,
+            metadata={**common, **place},
         )
-        for number, cut in enumerate(cuts)
-    )

@@ -10,6 +10,7 @@ from typing import Any
 from contextrouter.builtin.providers.vertex import lookup, write
 from contextrouter.builtin.providers.vertex.collection import Collection
 from contextrouter.builtin.providers.vertex.data_objects import FILTERED, RETURNED, SCHEMA, VECTOR
+from contextrouter.builtin.providers.vertex.index_distances import IndexDistances
 from contextrouter.errors import SourceError
 
 WAIT_SECONDS = 1_800.0  # for a collection or an index to be made
@@ -34,21 +35,23 @@ async def make_missing(collection: Collection, dimensions: int, index: str, *, v
     return created
 
 
-async def status(collection: Collection) -> Mapping[str, int | str]:
-    """Say what there is, and how the service measures: a vector has the distance 1 from itself, or -1."""
+async def status(collection: Collection, index: str) -> Mapping[str, int | str]:
+    """Say what there is, and how the service measures: a vector has the distance 1 from itself, -1 or 0."""
     stored = await _get_collection(collection)
     if stored is None:
         return {"collection": "", "documents": 0}
     notes = await write.read_notes(collection)
-    schema = type(stored).pb(stored).vector_schema
+    schema, indexes = type(stored).pb(stored).vector_schema, await _indexes(collection)
+    dimensions = schema[VECTOR].dense_vector.dimensions if VECTOR in schema else 0
+    used = index if index in indexes else ""
     return {
         "collection": collection.name,
-        "dimensions": schema[VECTOR].dense_vector.dimensions if VECTOR in schema else 0,
+        "dimensions": dimensions,
         "documents": await collection.count([lookup.DOCUMENTS]),
         "chunks": await collection.count([lookup.CHUNKS]),
-        "indexes": ", ".join(await _indexes(collection)),
+        "indexes": ", ".join(indexes),
         "model": notes.model,
-        "distance to itself": await _distance_to_itself(collection),
+        "distance to itself": await _distance_to_itself(collection, dimensions, used),
     }
 
 
@@ -119,12 +122,11 @@ async def _indexes(collection: Collection) -> Sequence[str]:
     return sorted(index.name.rpartition("/")[2] for index in answer.indexes)
 
 
-async def _distance_to_itself(collection: Collection) -> str:
-    rows = await collection.query([lookup.CHUNKS], ["id"], with_vectors=True, pages=1)
-    row = next((row for row in rows if row.vector), None)
-    if row is None or row.vector is None:
+async def _distance_to_itself(collection: Collection, dimensions: int, index: str) -> str:
+    if not dimensions:
         return ""
-    condition = {"id": {"$eq": row.data["id"]}}
-    results = await collection.vector_search(row.vector, [condition], 1, with_vectors=False)
-    raw = [result.score for result in results if result.score is not None]
-    return f"{raw[0]:.4f}" if raw else ""
+    distances = IndexDistances(collection, index, 0.0)
+    start = [1.0] + [0.0] * (dimensions - 1)
+    results = await collection.vector_search(start, [], 1, hint=distances.hint, with_vectors=False)
+    distance = await distances.to_itself(results[0].id) if results else None
+    return "" if distance is None else f"{distance:.4f}"

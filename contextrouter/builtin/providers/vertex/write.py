@@ -35,15 +35,15 @@ class Notes(NamedTuple):
             )
 
 
-async def read_notes(collection: Collection) -> Notes:
+async def read_notes(collection: Collection, deadline: float | None = None) -> Notes:
     """Return the notes of a collection; those of an empty one where there are none."""
-    row = await collection.get(NOTES)
+    row = await collection.get(NOTES, deadline=deadline)
     if row is None:
         return Notes()
     return Notes(
         str(row.data.get("generation", "")),
         str(row.data.get("model", "")),
-        int(row.data.get("dimensions", 0)),
+        int(number) if isinstance(number := row.data.get("dimensions"), float) else 0,
         frozenset(row.lists.get("languages", ())),
     )
 

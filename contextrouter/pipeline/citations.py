@@ -1,0 +1,94 @@
+"""Citations (step 10): what `[n]` stands for, where it opens, and the heading of its block.
+
+A citation can be followed: it has the address or the file that opens, the headings above the piece, and the
+page, line or moment at which it begins. Where two documents would have one heading, their names stand in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from contextrouter.model import Citation, Document, Envelope
+from contextrouter.pipeline.connection_titles import Origin, source_of
+from contextrouter.text.prompt_injection import clean, clean_line
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # one letter alone is a drive
+_PDF = "application/pdf"
+
+
+def make_citation(number: int, envelope: Envelope, origin: Origin) -> Citation:
+    """Return the citation of a document. What strangers wrote has no invisible characters in it."""
+    document = visible_document(envelope.document)
+    metadata = document.metadata
+    seconds = metadata.get("start_seconds")
+    page = _whole(metadata.get("page"))
+    return Citation(
+        number=number,
+        title=title_of(document),
+        url=_url_that_opens(document, origin.file, page),
+        source=source_of(envelope),
+        job=document.job or origin.job,
+        path=tuple([_one_line(part) for part in document.path]),
+        page=page,
+        line=_whole(metadata.get("line")),
+        seconds=float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < 1e7 else None,
+        file=origin.file,
+    )
+
+
+def heading_of(citation: Citation, connection: str, document: Document, name: str) -> str:
+    """Return the first line of a block: number, title, connection, compartment; the page or moment, and the
+    name of the document where others are called the same.
+    """
+    place = citation.place if citation.line is None or citation.page or citation.seconds is not None else ""
+    about = [clean_line(part) for part in (connection, document.compartment or "", name, place) if part]
+    return " — ".join([f"### [{citation.number}] {citation.title}", *about])
+
+
+def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], str]) -> Mapping[str, str]:
+    """Return the names of the documents that share title and connection with another one, by their ids."""
+    names: dict[tuple[str, str, str | None], dict[str, str]] = {}
+    for envelope in envelopes:
+        document = envelope.document
+        key = (title_of(document), connection(envelope), document.compartment)
+        id = identity_of(document)
+        names.setdefault(key, {})[id] = document.url if _ADDRESS.match(document.url) else id
+    return {id: name for same in names.values() if len(same) > 1 for id, name in same.items()}
+
+
+def identity_of(document: Document) -> str:
+    """Return what tells a document from others: its id, that of its parent, or its address."""
+    return document.parent or document.id or document.url
+
+
+def title_of(document: Document) -> str:
+    """Return the title of a document in one line, or what else names it."""
+    return _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
+
+
+def visible_document(document: Document) -> Document:
+    """Return a document without characters that no reader sees, where strangers wrote it."""
+    if not document.untrusted:
+        return document
+    parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
+    return document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
+
+
+def _url_that_opens(document: Document, file: str, page: int | None) -> str:
+    url = document.url
+    if not _ADDRESS.match(url):
+        if not file:
+            return url
+        url = Path(file).as_uri()
+    is_pdf = document.media_type == _PDF or url.lower().endswith(".pdf")
+    return f"{url}#page={page}" if page and is_pdf and "#" not in url else url
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
