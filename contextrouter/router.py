@@ -163,7 +163,9 @@ class ContextRouter:
         self.engine = Engine(
             self.settings, self.instances, scores=self._scores, embeddings=self._embeddings, clock=self._clock
         )
-        self._versions = Versions(self.instances.sources, self.settings.cache.version_seconds)
+        self._versions = Versions(
+            self.instances.sources, self.settings.cache.version_seconds, self.engine.limits.abandoned
+        )
         self._running = Running()
         try:
             if self.settings.rag.cache_enabled:

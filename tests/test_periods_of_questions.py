@@ -17,7 +17,7 @@ from contextrouter import ContextRouter, Document, Intent, Interpreter, Period, 
 from contextrouter.builtin.interpreters.normalize import Normalize
 from contextrouter.builtin.interpreters.periods import Periods
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.cli.views.explanation import print_intent
+from contextrouter.cli.views.context_explanation import print_intent
 from contextrouter.contracts import Entry
 from contextrouter.testing.builders import interpreter_context
 from contextrouter.text.day_spans import Calendar

@@ -440,9 +440,17 @@ def test_keys_of_search_apps_lead_to_the_right_name(tmp_path: Path):
     ("keys", "problem"),
     [
         ({}, "collection is empty"),
-        ({"collection": "a/b"}, "no name"),
+        ({"collection": "a/b"}, "collection 'a/b' is not allowed as a name.*such as 'a-b'"),
+        ({"collection": "My Library_2"}, "such as 'my-library-2'"),
+        ({"collection": "c" * 64}, "Give 1 to 63 small letters"),
+        ({"collection": "c", "index": "ANN"}, "index 'ANN' is not allowed.*such as 'ann'"),
+        ({"collection": "c", "target_recall": 0.9}, "target_recall 0.9 is for an index.*Set `index`"),
+        ({"collection": "c", "location": "US Central"}, "location 'US Central' is no region"),
+        ({"collection": "c", "location": "us-central1-a"}, "is a zone. Give its region, 'us-central1'"),
+        ({"collection": "c", "endpoint": "localhost:99999"}, "has no port from 1 to 65535"),
+        ({"collection": "c", "endpoint": "host.example.org:0"}, "has no port from 1 to 65535"),
         ({"collection": "c", "location": ""}, "location is empty"),
-        ({"collection": "c", "target_recall": 2.0}, "target_recall 2.0 is out of range"),
+        ({"collection": "c", "index": "i", "target_recall": 2.0}, "target_recall 2.0 is out of range"),
         ({"collection": "c", "request_timeout": 0.0}, "request_timeout 0.0"),
         ({"collection": "c", "endpoint": "http://x/y"}, "endpoint 'http://x/y' is no host"),
         ({"collection": "c", "dimensions": -1}, "dimensions -1"),
@@ -453,6 +461,24 @@ def test_keys_of_search_apps_lead_to_the_right_name(tmp_path: Path):
 def test_a_wrong_key_says_what_is_wrong(keys: Mapping[str, Any], problem: str):
     with pytest.raises(ValueError, match=problem):
         Vertex(**keys)
+
+
+def test_a_wrong_value_is_shown_at_the_line_of_its_key(tmp_path: Path):
+    """Whatever the plugin: a message that begins with a key stands where that key was set."""
+    path = tmp_path / "settings.toml"
+    table = '[rag]\nprovider = "vertex"\n\n[providers.vertex]\nproject = "p"\ncollection = "library"\n'
+    for key, line in (("location", 'location = "Mars"'), ("target_recall", "target_recall = 0.9")):
+        path.write_text(f"{table}{line}\n")
+        with pytest.raises(SettingsError, match=rf"settings.toml:7: providers.vertex: {key} "):
+            ContextRouter.from_toml(path)
+
+
+@pytest.mark.parametrize("settings", ['[rag]\nprovider = "vertex"\n', '[rag]\nprovider = "vertex_index"\n'])
+def test_a_provider_without_its_table_is_reported_at_the_line_that_names_it(tmp_path: Path, settings: str):
+    path = tmp_path / "settings.toml"
+    path.write_text(settings)
+    with pytest.raises(SettingsError, match=r"settings.toml:2: providers.vertex\w*: "):
+        ContextRouter.from_toml(path)
 
 
 async def test_before_open_a_call_says_so_and_without_a_project_open_says_so(monkeypatch: pytest.MonkeyPatch):

@@ -319,6 +319,28 @@ def test_texts_must_be_a_store_that_fetches():
         VertexIndex(texts=Fixed("a"), index_endpoint="1", deployed_index="example")  # type: ignore[arg-type]  # a wrong plugin on purpose
 
 
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"deployed_index": "library-v3"}, "deployed_index 'library-v3' is no id of a deployed index"),
+        ({"index_endpoint": "projects/1/x"}, "index_endpoint 'projects/1/x' is no name"),
+        ({"public_endpoint": "https://x/y"}, "public_endpoint 'https://x/y' is no host"),
+        ({"public_endpoint": "x:70000"}, "public_endpoint 'x:70000' has no port from 1 to 65535"),
+    ],
+)
+def test_a_wrong_key_says_what_is_wrong(keys: dict[str, str], problem: str):
+    with pytest.raises(ValueError, match=problem):
+        VertexIndex(texts=Memory(), **{"index_endpoint": "1", "deployed_index": "example", **keys})
+
+
+async def test_a_host_that_is_none_is_an_error_of_the_service():
+    server = IndexServer()
+    server.domain = "x/../y"
+    with pytest.raises(SourceError, match="gave an address that is none"):
+        async with index(server=server):
+            pass
+
+
 SETTINGS = """
 [rag]
 cache_enabled = false

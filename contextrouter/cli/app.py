@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from functools import partial
 from importlib import import_module
@@ -96,9 +97,9 @@ def make_app(only: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for name, place in COMMANDS.items():
+    for name, target in COMMANDS.items():
         if only in ("", name):
-            module, _, function = place.partition(":")
+            module, _, function = target.partition(":")
             command = getattr(import_module(f"contextrouter.cli.{module}"), function)
             app.command(name, cls=PlainCommand, epilog=example_of(name))(command)
     for name in GROUPS:
@@ -120,14 +121,15 @@ def _exit_codes() -> str:
 def start() -> None:
     """Run the command that the arguments name, and end the process soon after it."""
     leaving.own_process()
-    named = sys.argv[1] if len(sys.argv) > 1 else ""
-    is_only = named in (*COMMANDS, *GROUPS, "--version")
+    gc.set_threshold(20_000)  # what is imported stays; to look for garbage in it costs a twentieth
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    is_only = name in (*COMMANDS, *GROUPS, "--version")
     try:
-        if is_only and named != "--version":
+        if is_only and name != "--version":
             from contextrouter.cli import terminal
 
             terminal.forget()
-        app = make_app(named if is_only else "")
+        app = make_app(name if is_only else "")
         app(prog_name="contextrouter")
     finally:
         try:

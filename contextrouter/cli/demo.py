@@ -16,7 +16,7 @@ from contextrouter.cli import ingest as ingesting
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import INGESTION, NOTHING, OK, command
 from contextrouter.cli.init import copy
-from contextrouter.cli.views.explanation import print_explanation
+from contextrouter.cli.views.context_explanation import print_explanation
 from contextrouter.cli.views.whole_context import print_context
 from contextrouter.errors import SettingsError
 from contextrouter.ingest import run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
-from contextrouter.cli.views.explanation import print_plan
+from contextrouter.cli.views.context_explanation import print_plan
 
 
 @command

@@ -62,7 +62,7 @@ async def route(
         elif text:
             terminal.stdout().write(terminal.sanitize(context.text) + "\n")
         elif explained:
-            from contextrouter.cli.views.explanation import print_explanation
+            from contextrouter.cli.views.context_explanation import print_explanation
             from contextrouter.cli.views.whole_context import print_context
 
             print_context(context)

@@ -86,8 +86,8 @@ class Citation(Noun, frozen=True, kw_only=True, gc=False):
     url: str  # what opens: a page of the web, or a file, at the page of a PDF; else as the source gives it
     source: str
     job: str = ""  # the ingestion job that stored it; "": none
-    path: tuple[str, ...] = ()  # the headings that it stands under, outermost first
-    page: int | None = None  # where it begins, from 1
+    path: tuple[str, ...] = ()  # the headings below the title that it stands under, outermost first
+    page: int | None = None  # from 1; of several, the one with most words of the question
     line: int | None = None  # of its file, from 1
     seconds: float | None = None  # of a recording
     file: str = ""  # the absolute path of its file on the machine of the router; "": it is none

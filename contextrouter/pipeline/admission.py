@@ -57,16 +57,19 @@ class Admission:
         types.
         """
         answer = as_plain(answer)
-        if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {Hit}:
-            raise ContractError("search() must return a sequence of hits", law="search returns hits")
+        if not isinstance(answer, list | tuple):
+            raise _no_hits()
         sound = []
         for hit in answer:
+            if type(hit) is not Hit:
+                raise _no_hits()
             document, score = hit.document, hit.score
             if _has_plain_types(document) or not self._note(flaw_of(document)):
                 sound.append(hit if score is None or type(score) is float else _with_number(hit))
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]
-        return sound[: self.query.limit]
+        limit = self.query.limit
+        return sound if len(sound) <= limit else sound[:limit]
 
     def facts(self, answer: Sequence[Any]) -> list[Any]:
         """Return the facts, entities or facets that may go on. Raises ContractError for an answer of other
@@ -189,6 +192,10 @@ class Admission:
         if keys.sensitivity and _level(keys.sensitivity) > _level(item.sensitivity):
             changes["sensitivity"] = keys.sensitivity
         return changes
+
+
+def _no_hits() -> ContractError:
+    return ContractError("search() must return a sequence of hits", law="search returns hits")
 
 
 def _aware(moment: datetime) -> datetime:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isfinite
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, Protocol, overload
 
 from contextrouter.model import Document, Envelope, Provenance, RankedList, Vector
@@ -23,9 +25,8 @@ class Order(Protocol):
     given to it.
     """
 
-    @property
-    def places(self) -> Mapping[int, int]:
-        """Number -> place, from 1."""
+    def place(self, number: int) -> int | None:
+        """Return the place of a document, from 1."""
 
     @property
     def scores(self) -> Mapping[int, float]:
@@ -95,13 +96,11 @@ class Candidates(LazyEnvelopes):
 
     def copies(self, number: int) -> list[tuple[str, Document]]:
         """Return the sources that named a document, in their order, and the copy that each has of it."""
-        own = [share.source for share in self.shares if share.first <= number][-1]
+        behind = bisect_right(self.shares, number, key=attrgetter("first"))
         others = [
-            (share.source, share.joined[number])
-            for share in self.shares
-            if number < share.first and number in share.joined
+            (share.source, share.joined[number]) for share in self.shares[behind:] if number in share.joined
         ]
-        return [(own, self.documents[number]), *others]
+        return [(self.shares[behind - 1].source, self.documents[number]), *others]
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -135,30 +134,32 @@ class Candidates(LazyEnvelopes):
         or what each source can give at best.
         """
         ranks = self._ranks(numbers)
+        some_without_weight = 0 in notes.weights
         envelopes = []
         for number, score in zip(numbers, scores, strict=True):
             places = ranks[number]
             if len(places) > 1:  # lists that count, by rank; behind them those of weight 0
-                places = sorted(places, key=lambda place: (notes.weights[place[0]] == 0, place[1]))
+                places.sort(key=itemgetter(1))
+                if some_without_weight:
+                    places.sort(key=lambda place: notes.weights[place[0]] == 0)
             possible = maximum if isinstance(maximum, float) else self._possible(places, maximum)
             signals = {"fused": score}
             if number in notes.calibrated:
                 signals["calibrated"] = notes.calibrated[number]
             hits = [self.lists[n].hits[index] for n, index in places]
-            highlights: tuple[str, ...] = ()
-            vector: Vector | None = None
-            for hit in hits:
+            highlights, vector = hits[0].highlights or (), hits[0].vector
+            for hit in hits[1:]:
                 if hit.highlights:
-                    highlights = tuple(dict.fromkeys((*highlights, *hit.highlights)))
+                    highlights = (*highlights, *hit.highlights)
                 if vector is None:
                     vector = hit.vector
             envelope = Envelope(
                 document=whole_characters(hits[0].document),
-                provenance=tuple([self._stamp(number, n, index, notes) for n, index in places]),
+                provenance=tuple([self._stamp(number, place, notes) for place in places]),
                 score=score,
                 normalized=min(1.0, score / possible) if possible else 0.0,
                 signals=signals,
-                highlights=whole_texts(highlights) if highlights else (),
+                highlights=whole_texts(tuple(dict.fromkeys(highlights))) if highlights else (),
                 vector=vector,
             )
             envelopes.append(envelope)
@@ -186,8 +187,10 @@ class Candidates(LazyEnvelopes):
         sources = sorted({self.lists[n].source for n, _ in ranks})
         return sum([maximum.get(source, 0.0) for source in sources])
 
-    def _stamp(self, number: int, n: int, index: int, notes: FusionNotes) -> Provenance:
-        ranked, score = self.lists[n], self.lists[n].hits[index].score
+    def _stamp(self, number: int, place: Rank, notes: FusionNotes) -> Provenance:
+        n, index = place
+        ranked = self.lists[n]
+        score = ranked.hits[index].score
         order = notes.orders.get(ranked.source)
         return Provenance(
             source=ranked.source,
@@ -198,7 +201,7 @@ class Candidates(LazyEnvelopes):
             normalized=notes.scaled[n][index] if n in notes.scaled else notes.range(n).scale(index, score),
             weight=notes.weights[n],
             retrieved_at=ranked.retrieved_at,
-            place=None if order is None else order.places.get(number),
+            place=None if order is None else order.place(number),
             source_score=None if order is None else order.scores.get(number),
             calibrated=None if order is None else order.values.get(number),
         )
@@ -269,6 +272,6 @@ class Range:
         """Return the score of the hit at `index` from 0 to 1."""
         if self.by_rank:
             return (self.size - index) / self.size
-        if self.high == self.low:
+        if score >= self.high or self.high == self.low:
             return 1.0
-        return float(min(self.high, max(self.low, score)) - self.low) / (self.high - self.low)
+        return 0.0 if score <= self.low else float(score - self.low) / (self.high - self.low)

@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from contextrouter.model import Citation, Document, Envelope
 from contextrouter.pipeline.connection_titles import Origin, source_of
+from contextrouter.pipeline.neighbour_merging import further_pages
+from contextrouter.text.analysis import analyse
 from contextrouter.text.prompt_injection import clean, clean_line
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # one letter alone is a drive
 _PDF = "application/pdf"
 
 
-def make_citation(number: int, envelope: Envelope, origin: Origin) -> Citation:
-    """Return the citation of a document. What strangers wrote has no invisible characters in it."""
+def make_citation(number: int, envelope: Envelope, origin: Origin, question: str = "") -> Citation:
+    """Return the citation of a document, at the page of it that has most words of the question. What
+    strangers wrote has no invisible characters in it.
+    """
     document = visible_document(envelope.document)
     metadata = document.metadata
     seconds = metadata.get("start_seconds")
-    page = _whole(metadata.get("page"))
+    page = _page_of(document, question)
     return Citation(
         number=number,
         title=title_of(document),
         url=_url_that_opens(document, origin.file, page),
         source=source_of(envelope),
         job=document.job or origin.job,
-        path=tuple([_one_line(part) for part in document.path]),
+        path=_headings(document),
         page=page,
         line=_whole(metadata.get("line")),
         seconds=float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < 1e7 else None,
@@ -42,8 +47,9 @@ def heading_of(citation: Citation, connection: str, document: Document, name: st
     """Return the first line of a block: number, title, connection, compartment; the page or moment, and the
     name of the document where others are called the same.
     """
-    place = citation.place if citation.line is None or citation.page or citation.seconds is not None else ""
-    about = [clean_line(part) for part in (connection, document.compartment or "", name, place) if part]
+    is_line = citation.page is None and citation.seconds is None  # no use to a model
+    position = "" if is_line else citation.place
+    about = [clean_line(part) for part in (connection, document.compartment or "", name, position) if part]
     return " — ".join([f"### [{citation.number}] {citation.title}", *about])
 
 
@@ -55,7 +61,7 @@ def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], 
         key = (title_of(document), connection(envelope), document.compartment)
         id = identity_of(document)
         names.setdefault(key, {})[id] = document.url if _ADDRESS.match(document.url) else id
-    return {id: name for same in names.values() if len(same) > 1 for id, name in same.items()}
+    return {id: name for group in names.values() if len(group) > 1 for id, name in group.items()}
 
 
 def identity_of(document: Document) -> str:
@@ -65,7 +71,7 @@ def identity_of(document: Document) -> str:
 
 def title_of(document: Document) -> str:
     """Return the title of a document in one line, or what else names it."""
-    return _one_line(document.title) or _one_line(document.url) or _one_line(document.id) or "untitled"
+    return one_line(document.title) or one_line(document.url) or one_line(document.id) or "untitled"
 
 
 def visible_document(document: Document) -> Document:
@@ -74,6 +80,28 @@ def visible_document(document: Document) -> Document:
         return document
     parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
     return document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
+
+
+def _page_of(document: Document, question: str) -> int | None:
+    """Return the page of a piece that has most words of the question, the first of equals."""
+    metadata = document.metadata
+    page, start, pages = _whole(metadata.get("page")), metadata.get("start"), further_pages(document)
+    if page is None or not isinstance(start, int) or not pages:
+        return page
+    numbers, cuts = [page], [0]
+    for number, cut in pages:
+        numbers.append(number)
+        cuts.append(cut - start)
+    words = {*analyse(question)} - {""}
+    texts = [document.content[begin:end] for begin, end in pairwise([*cuts, len(document.content)])]
+    counts = [len(words.intersection(analyse(text))) for text in texts]
+    return numbers[counts.index(max(counts))]
+
+
+def _headings(document: Document) -> tuple[str, ...]:
+    """Return the headings of a document below its title."""
+    headings = tuple([one_line(part) for part in document.path])
+    return headings[1:] if headings[:1] == (title_of(document),) else headings
 
 
 def _url_that_opens(document: Document, file: str, page: int | None) -> str:
@@ -90,5 +118,6 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Return a text with a space in place of each white space."""
     return " ".join(text.split())

@@ -78,6 +78,8 @@ class Connections:
         return (Path(settings).parent if settings else Path()) / Path(path).expanduser()
 
     def _job(self, source: str, document: Document) -> tuple[str, Job | None]:
+        if not self._jobs:
+            return "", None
         origin = (document.parent or document.id).partition(":")[0]
         return self._jobs.get((source, origin), ("", None))
 
@@ -89,9 +91,10 @@ def source_of(envelope: Envelope) -> str:
 
 def jobs_out_of_scope(settings: Settings, store: str, scope: Scope | None) -> Iterator[str]:
     """Yield the jobs of a store whose labels a caller may not see."""
-    for name, job in settings.ingest.items():
-        if job.to == store and scope is not None and not _may_see(scope, job):
-            yield name
+    if scope is not None:
+        for name, job in settings.ingest.items():
+            if job.to == store and not _may_see(scope, job):
+                yield name
 
 
 def _may_see(scope: Scope, job: Job) -> bool:

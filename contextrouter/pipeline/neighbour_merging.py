@@ -127,6 +127,8 @@ def _block(chain: Sequence[_Piece], best: _Piece) -> Envelope:
         text += after.envelope.document.content[after.header + max(overlap, 0) :]
     document = best.envelope.document
     metadata = {**documents[0].metadata, "end": chain[-1].end, "chunks": tuple(d.id for d in documents)}
+    if pages := _next_pages(documents):
+        metadata["next_pages"] = pages
     highlights = (highlight for piece in chain for highlight in piece.envelope.highlights)
     return best.envelope.replace(
         document=document.replace(
@@ -139,6 +141,26 @@ def _block(chain: Sequence[_Piece], best: _Piece) -> Envelope:
         ),
         highlights=tuple(dict.fromkeys(highlights)),
     )
+
+
+def further_pages(document: Document) -> list[tuple[int, int]]:
+    """Return number and beginning of the pages of a chunk but for its own, as its metadata has them."""
+    pages = document.metadata.get("next_pages")
+    pairs = (
+        [pair for pair in pages if isinstance(pair, list | tuple)] if isinstance(pages, list | tuple) else []
+    )
+    return [(p[0], p[1]) for p in pairs if len(p) == 2 and isinstance(p[0], int) and isinstance(p[1], int)]
+
+
+def _next_pages(documents: Sequence[Document]) -> list[list[int]]:
+    """Return number and beginning of the pages of a block but for the one on which it begins."""
+    pages = {pair for document in documents for pair in further_pages(document)}
+    for document in documents[1:]:
+        page, start = document.metadata.get("page"), document.metadata.get("start")
+        if isinstance(page, int) and isinstance(start, int):
+            pages.add((page, min([start, *[at for number, at in pages if number == page]])))
+    start_page = documents[0].metadata.get("page")
+    return [[number, start] for number, start in sorted(pages) if number != start_page]
 
 
 def _common_path(documents: Sequence[Document]) -> tuple[str, ...]:

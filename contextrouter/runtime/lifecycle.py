@@ -152,8 +152,14 @@ class Instances:
             self._add_default_embedder()
 
     def _problem(self, instance: Instance, message: str) -> Problem:
+        """Return a problem of a plugin. A message that begins with one of its keys stands at the line of that
+        key.
+        """
         key = f"{instance.kind}s.{instance.name}"
-        return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
+        text = mask(message.removeprefix(f"{key}: "), self.settings.secrets)
+        option = f"{key}.{text.partition(' ')[0]}"
+        place = self.settings.problem(option if option in self.settings.origins else key, text)
+        return Problem(text, key=key, file=place.file, line=place.line)
 
     def _default_embedder(self) -> None:
         sources = any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values())

@@ -35,9 +35,9 @@ def _is_file(path: Path) -> bool:
     return path.is_file()
 
 
-def read_local_file(file: LocalFile, most: int) -> tuple[bytes, float] | None:
+def read_local_file(file: LocalFile, limit: int) -> tuple[bytes, float] | None:
     """Return the bytes of a file and the time of its last change, in seconds since 1970; None if it is not
-    there, is no regular file, is larger than `most` bytes, or lies outside its folder, whatever links say.
+    there, is no regular file, is larger than `limit` bytes, or lies outside its folder, whatever links say.
     """
     try:
         folder, path = file.folder.resolve(strict=True), file.path.resolve(strict=True)
@@ -45,8 +45,8 @@ def read_local_file(file: LocalFile, most: int) -> tuple[bytes, float] | None:
             return None
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
             status = os.fstat(opened.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
                 return None
-            return opened.read(most), status.st_mtime
+            return opened.read(limit), status.st_mtime
     except (OSError, RuntimeError, ValueError):
         return None

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from contextrouter.contracts import Plugin
@@ -34,10 +35,10 @@ def text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:
         return ""
-    first = error
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return text if first is error else f"{text}; the first: {type(first).__name__}: {text_of(first)}"
+    inner = error
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return text if inner is error else f"{text}; the first: {type(inner).__name__}: {text_of(inner)}"
 
 
 class containment:
@@ -55,7 +56,7 @@ class containment:
             return
         if isinstance(error, (Exception, *STOPPING)) and not isinstance(error, BaseExceptionGroup):
             return
-        if isinstance(error, GeneratorExit) and not _in_event_loop():
+        if isinstance(error, GeneratorExit) and not in_event_loop():
             return  # a coroutine that nobody waits for any more is being closed
         raise _failure(error) from error
 
@@ -64,7 +65,8 @@ def _failure(error: BaseException) -> PluginError:
     return PluginError(f"{type(error).__name__}: {text_of(error)}")
 
 
-def _in_event_loop() -> bool:
+def in_event_loop() -> bool:
+    """Whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -87,6 +89,8 @@ def as_plain(answer: Answer) -> Answer:
 
 def as_coroutine(call: Awaitable[Answer]) -> Coroutine[Any, Any, Answer]:
     """Return a plugin's call as a coroutine. Raises TypeError for what cannot be awaited."""
+    if isinstance(call, CoroutineType):
+        return call
     if not isawaitable(call):
         raise TypeError(f"the method returned {type(call).__name__} at once; write `async def`")
     return call if asyncio.iscoroutine(call) else _wait_for(call)

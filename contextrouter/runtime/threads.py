@@ -54,12 +54,12 @@ class Threads:
         try:
             future = self._pool.submit(context.run, function, *args)
         except RuntimeError as error:  # it is shut down
-            raise self._closed() from error
+            raise self._closing_error() from error
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if task is not None and task.cancelling() == before:  # closing cancelled it, not the caller
-                raise self._closed() from None
+                raise self._closing_error() from None
             self._abandon(future)
             raise
 
@@ -87,7 +87,7 @@ class Threads:
                 " restart the program if they never end"
             )
 
-    def _closed(self) -> PluginError:
+    def _closing_error(self) -> PluginError:
         return PluginError(f"the threads of {self.name!r} are closed; open the plugin again")
 
 
@@ -108,7 +108,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)  # a child has none of its parent's threads
 
 
-def abandoned_threads() -> Mapping[str, int]:
+def count_abandoned_threads() -> Mapping[str, int]:
     """Return how many threads go on with calls that nobody waits for, by the name of their pool."""
     counts: Counter[str] = Counter()
     for pool in list(_pools):

@@ -34,15 +34,16 @@ def _followed(citation: Citation, envelope: Envelope, caller: Caller, origin: st
     document = envelope.document
     if not citation.file:
         return citation
-    is_local = citation.url.startswith("file:")
-    if is_local and origin and (caller.scope is None or not is_part(document)):
-        citation = citation.replace(url=origin + _address(citation, document))
-    elif is_local and caller.scope is not None:
+    if not citation.url.startswith("file:"):  # a page of the web opens better
+        return citation.replace(file="")
+    if origin and (caller.scope is None or not is_part(document)):
+        citation = citation.replace(url=origin + _file_address(citation, document))
+    elif caller.scope is not None:
         citation = citation.replace(url=document.url)
     return citation if caller.scope is None else citation.replace(file="")
 
 
-def _address(citation: Citation, document: Document) -> str:
+def _file_address(citation: Citation, document: Document) -> str:
     """Return the address of a cited file on this server, at its page, its line or its heading."""
     query = urlencode({"source": citation.source, "id": document.parent or document.id}, quote_via=quote)
     if citation.page is not None:

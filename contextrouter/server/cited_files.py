@@ -55,12 +55,12 @@ async def get_file(exchange: Exchange) -> web.StreamResponse:
     file = exchange.server.router.engine.connections.file(source, document) if document else None
     if document is None or file is None or (scope is not None and is_part(document)):
         raise _not_there()
-    read = await asyncio.to_thread(read_local_file, file, MOST_BYTES)
-    if read is None:
+    content = await asyncio.to_thread(read_local_file, file, MOST_BYTES)
+    if content is None:
         raise _not_there()
-    data, changed = read
-    stored = document.synced_at if document.job else None
-    if scope is not None and document.job and (stored is None or changed > stored.timestamp()):
+    data, changed_at = content
+    ingested_at = document.synced_at if document.job else None
+    if scope is not None and document.job and (ingested_at is None or changed_at > ingested_at.timestamp()):
         detail = "The file has changed since it was ingested. It is served again after the next ingestion."
         raise Refused(409, "file_changed", detail)
     return _response(data, file.path.name, "text/html" in exchange.request.headers.get("Accept", ""))
@@ -86,9 +86,9 @@ def _response(data: bytes, name: str, for_people: bool) -> web.Response:
     if not for_people:
         headers["Content-Disposition"] = _disposition("inline", name)
         return web.Response(text=text, content_type="text/plain", charset="utf-8", headers=headers)
-    digest = _digest(_STYLE)
-    headers["Content-Security-Policy"] = f"{_POLICY}; sandbox; style-src 'sha256-{digest}'"
-    return web.Response(text=_page(text, name), content_type="text/html", charset="utf-8", headers=headers)
+    headers["Content-Security-Policy"] = f"{_POLICY}; sandbox; style-src 'sha256-{_style_digest(_STYLE)}'"
+    page = _lines_page(text, name)
+    return web.Response(text=page, content_type="text/html", charset="utf-8", headers=headers)
 
 
 def _decode(data: bytes) -> str | None:
@@ -104,7 +104,7 @@ def _decode(data: bytes) -> str | None:
     return None
 
 
-def _page(text: str, name: str) -> str:
+def _lines_page(text: str, name: str) -> str:
     """Return a text as a page whose lines have addresses: `#L12`."""
     lines = [
         f'<li id="L{number}">{html.escape(line) or " "}</li>'
@@ -117,7 +117,7 @@ def _page(text: str, name: str) -> str:
     )
 
 
-def _digest(style: str) -> str:
+def _style_digest(style: str) -> str:
     return base64.b64encode(sha256(style.encode()).digest()).decode()
 
 

@@ -130,7 +130,9 @@ class SourcesShown(msgspec.Struct, frozen=True, kw_only=True):
     scope: Mapping[str, Any] | None = None
 
 
-SourceState = Literal["ready", "not open", "paused after failures", "does not answer"]
+SourceState = Literal[
+    "ready", "not open", "paused after failures", "does not answer", "does not end its calls"
+]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -184,7 +184,9 @@ async def readyz(exchange: Exchange) -> web.StreamResponse:
 
 async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     """GET /metrics."""
-    return web.Response(body=exchange.server.metrics.text(), headers={"Content-Type": metrics.MEDIA})
+    server = exchange.server
+    text = server.metrics.text(server.router.engine.limits.abandoned.counts())
+    return web.Response(body=text, headers={"Content-Type": metrics.MEDIA})
 
 
 QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)

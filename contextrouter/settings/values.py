@@ -142,6 +142,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: Count = 1000  # waiting calls of each source; more are refused at once
     breaker_failures: Count = 10  # failures of one leg in a row, before its calls pause. 0: they never pause
     breaker_seconds: Seconds = 30.0  # length of the pause; then one call at a time tries
+    max_abandoned: Positive = 32  # cancelled calls of a plugin that go on; with so many it is not called
 
 
 class Plugins(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,8 +181,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     # names beside those of this machine by which it is asked without keys, such as host.docker.internal
     allowed_hosts: tuple[str, ...] = ()
     explorer: bool = True
-    mcp: bool = True  # serve the tools for agents at /mcp, where the package is installed
     files: bool = False  # serve the local files that citations name, to callers who may see the documents
+    mcp: bool = True  # serve the tools for agents at /mcp, where the package is installed
     log_format: Literal["json", "text"] = "json"
 
 

@@ -136,9 +136,15 @@ class Searching(Exercise):
         return await plugin.search(item)
 
     def summarize(self, answer: Any) -> Any:
-        """Return ids and scores, in order."""
+        """Return ids and scores, in order, and what the documents say."""
         return [
-            (h.document.id or h.document.fingerprint, None if h.score is None else f"{h.score:.6g}")
+            (
+                h.document.id or h.document.fingerprint,
+                None if h.score is None else f"{h.score:.6g}",
+                str(h.document.updated_at),
+                h.document.title,
+                h.document.content,
+            )
             for h in answer
         ]
 

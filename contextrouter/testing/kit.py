@@ -11,12 +11,11 @@ import msgspec
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import MissingDependency
+from contextrouter.testing import law_runs
 from contextrouter.testing.messages import Broken, describe_error
 from contextrouter.testing.subject import Subject
 
 Status = Literal["ok", "broken", "deviates", "not applicable"]
-PATIENCE = 60.0
-"""Seconds that the check of one law may take. After them the law counts as broken."""
 
 
 class NotApplicable(Exception):
@@ -76,8 +75,9 @@ async def check_law(law: Law, subject: Subject) -> Finding:
 async def _check(law: Law, subject: Subject) -> tuple[Status, str]:
     if law.name in subject.deviations:
         return "deviates", subject.deviations[law.name]
+    patience = asyncio.timeout(law_runs.PATIENCE)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with patience:
             if law.ability is not None and not law.applies_to(subject.make()):
                 return "not applicable", f"it is no {law.ability.__name__}"
             if not subject.writes and SupportsUpsert in getattr(law.ability, "__mro__", ()):
@@ -85,16 +85,16 @@ async def _check(law: Law, subject: Subject) -> tuple[Status, str]:
             await law.holds(subject)
     except (NotApplicable, MissingDependency) as reason:
         return "not applicable", str(reason)
-    except Broken as error:
+    except (Broken, law_runs.GivenUp) as error:
         return "broken", str(error)
     except TimeoutError as error:
-        return "broken", str(error) or f"the plugin did not end within {PATIENCE:g} s"
+        if patience.expired():
+            return "broken", f"{law_runs.NO_END} {law_runs.PATIENCE:g} s"
+        return "broken", describe_error(error)
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise  # the kit itself is stopped, not the plugin's call
         return "broken", describe_error(error)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as error:  # sys.exit(), or a library's panic: a finding like any other
         return "broken", describe_error(error)
     return "ok", ""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from contextrouter.contracts import Plugin
+from contextrouter.runtime.plugin_calls import in_event_loop
 from contextrouter.testing.kinds import kind_of
 from contextrouter.testing.kit import Finding, Law, check_law
+from contextrouter.testing.law_runs import NO_END, GivenUp, run_apart
 from contextrouter.testing.laws import LAWS
 from contextrouter.testing.messages import nearest_law
 from contextrouter.testing.subject import Subject
 
+MOST_WITHOUT_END = 3
+"""After so many laws whose check did not end, no other is checked."""
 Progress = Callable[[int, int, str], None]
 """Called before each law with its number from 1, the number of laws, and its name."""
 
@@ -68,17 +72,27 @@ def subject_of(
 
 
 def judge(subject: Subject, law: Law) -> Finding:
-    """Check one law in a new event loop. Raises RuntimeError where a loop already runs."""
-    return asyncio.run(check_law(law, subject))
+    """Check one law in a thread and an event loop of its own. A plugin that does not end is given up, which
+    is a finding. Raises RuntimeError where an event loop already runs.
+    """
+    if in_event_loop():
+        raise RuntimeError("judge() waits for the law; call it where no event loop runs.")
+    file = getattr(sys.modules.get(subject.cls.__module__), "__file__", None) or ""
+    try:
+        return run_apart(lambda: check_law(law, subject), file)
+    except GivenUp as reason:
+        return Finding(law=law.name, says=law.says, status="broken", why=str(reason))
 
 
 def verdict(subject: Subject, progress: Progress | None = None) -> Verdict:
     """Check a subject by all laws of its kind.
 
-    Where a gate is broken, such as the law of the example, the laws behind it are not applicable.
+    Where a gate is broken, such as the law of the example, the laws behind it are not applicable. So are
+    the laws after three that did not end.
     """
     findings: list[Finding] = []
-    closed: Finding | None = None  # the gate that is broken
+    closed: Finding | None = None  # the gate that is broken, or the last law that did not end
+    endless = 0
     laws = laws_of(subject.cls)
     for number, law in enumerate(laws, 1):
         if progress is not None:
@@ -87,7 +101,8 @@ def verdict(subject: Subject, progress: Progress | None = None) -> Verdict:
             finding = judge(subject, law)
         else:
             finding = Finding(law=law.name, says=law.says, status="not applicable", why=reason_of(closed))
-        if closed is None and law.gate and finding.status == "broken":
+        endless += finding.status == "broken" and finding.why.startswith(NO_END)
+        if closed is None and finding.status == "broken" and (law.gate or endless >= MOST_WITHOUT_END):
             closed = finding
         findings.append(finding)
     return Verdict(kind=subject.kind, plugin=subject.cls.__name__, findings=tuple(findings))

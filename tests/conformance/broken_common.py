@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -177,6 +178,31 @@ class LockOfOneLoop(Shelf):
             return await super().search(query)
 
 
+@breaks("nothing_goes_on_after_aclose")
+class LeavesATask(Shelf):
+    """Forgets the task that it started."""
+
+    async def open(self) -> None:
+        self.polling = asyncio.get_running_loop().create_task(self.poll())
+
+    async def poll(self) -> None:
+        await asyncio.Event().wait()
+
+
+@breaks("nothing_goes_on_after_aclose")
+class LeavesAThread(Shelf):
+    """Forgets the threads of its pool."""
+
+    async def open(self) -> None:
+        self.pool = ThreadPoolExecutor(1, "shelf")
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        return await asyncio.get_running_loop().run_in_executor(self.pool, self.found_some, query)
+
+    def found_some(self, query: Query) -> list[Hit]:
+        return self.found(query)[: max(0, query.limit)]
+
+
 @breaks("instances_share_no_state")
 class CountsForAll(Shelf):
     asked: ClassVar[list[str]] = []
@@ -215,6 +241,23 @@ class DriftsWhenIdle(Shelf):
 
     def _drift(self) -> None:
         self.drift = 1
+
+
+@breaks("same_answer_twice")
+class DatesWhenIdle(DriftsWhenIdle):
+    """Finds the same documents, and says later that they changed."""
+
+    def found(self, query: Query) -> list[Hit]:
+        hits, drift = Shelf.found(self, query), self.drift
+        super().found(query)
+        if not drift or id(query) in self.dated:
+            self.dated.add(id(query))
+            return hits
+        return [hit.replace(document=hit.document.replace(updated_at=datetime.now(UTC))) for hit in hits]
+
+    async def open(self) -> None:
+        self.dated = set[int]()
+        await super().open()
 
 
 @breaks("concurrent_calls_agree_with_serial_ones")
@@ -272,7 +315,7 @@ class Blocks(Shelf):
     blocked = False
 
     async def search(self, query: Query) -> Sequence[Hit]:
-        if len(asyncio.all_tasks()) == 2 and not self.blocked:
+        if len(asyncio.all_tasks()) == 3 and not self.blocked:
             self.blocked = True
             time.sleep(0.4)  # noqa: ASYNC251 - that is the fault
         return await super().search(query)

@@ -75,5 +75,5 @@ class OpensSlowly(Shelf):
     """Blocks where somebody else waits, which spares the tests the time of all other openings."""
 
     async def open(self) -> None:
-        if len(asyncio.all_tasks()) == 2:
+        if len(asyncio.all_tasks()) == 3:
             time.sleep(1.0)  # noqa: ASYNC251 - that is the fault

@@ -8,20 +8,24 @@ from typing import Any
 from contextrouter.model import Document
 
 
-def place_at(document: Document, start: int) -> dict[str, Any]:
-    """Return where character `start` of a document's content is, as metadata of a piece: `page` from 1,
-    `start_seconds`, `line` from 1; what is not known is left out.
+def place_at(document: Document, start: int, end: int) -> dict[str, Any]:
+    """Return where the characters from `start` to `end` of a document's content are, as metadata of a piece:
+    `page` from 1, `next_pages` with number and beginning of each further page in it, `start_seconds`, `line`
+    from 1; what is not known is left out.
 
     The document's metadata says where its pages (`page_starts`) and cues (`cue_starts`) begin, and on which
     line of its file (`first_line`) its content.
     """
-    place: dict[str, Any] = {}
+    position: dict[str, Any] = {}
     metadata = document.metadata
     if starts := metadata.get("page_starts"):
-        place["page"] = max(bisect_right(starts, start), 1)
+        position["page"] = max(bisect_right(starts, start), 1)
+        page = position["page"]
+        if pages := [[number, at] for number, at in enumerate(starts[page:], page + 1) if at < end]:
+            position["next_pages"] = pages
     if cues := metadata.get("cue_starts"):
         index = bisect_right(cues, start, key=lambda cue: cue[0]) - 1
-        place["start_seconds"] = cues[max(index, 0)][1]
-    if isinstance(first := metadata.get("first_line"), int):
-        place["line"] = first + document.content.count("\n", 0, start)
-    return place
+        position["start_seconds"] = cues[max(index, 0)][1]
+    if isinstance(line := metadata.get("first_line"), int):
+        position["line"] = line + document.content.count("\n", 0, start)
+    return position

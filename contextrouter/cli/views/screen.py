@@ -23,13 +23,14 @@ def print_screen(context: Context) -> None:
     print_summary(context)
     facts = min(len(context.facts), _FACTS)
     room = max(LINES, terminal.out.height) - _OTHERS - (facts + 1 if facts else 0)
-    shown = max(3, room // _BLOCK)
-    for citation, envelope in list(zip(context.citations, context.envelopes, strict=True))[:shown]:
+    documents = max(3, room // _BLOCK)
+    for citation, envelope in list(zip(context.citations, context.envelopes, strict=True))[:documents]:
         terminal.out.print()
         print_citation(citation, excerpt(envelope.document.content))
-    if len(context.citations) > shown:
-        first, last = context.citations[shown].number, len(context.citations)
-        terminal.say((f"[{first}] to [{last}]: {terminal.count(last - shown, 'more document')}", "dim"))
+    if len(context.citations) > documents:
+        number = len(context.citations)
+        rest_count = terminal.count(number - documents, "more document")
+        terminal.say((f"[{documents + 1}] to [{number}]: {rest_count}", "dim"))
     if facts:
         terminal.out.print()
         _print_facts(context.facts, facts if context.envelopes else max(facts, room))
@@ -46,8 +47,8 @@ def print_screen(context: Context) -> None:
 def print_citation(citation: Citation, beginning: str = "") -> None:
     """Print a citation in at most three lines: what it is, how it begins, and where it opens."""
     heading = citation.path[-1] if citation.path and citation.path[-1] != citation.title else ""
-    place = citation.place if citation.line is None or citation.page else ""
-    about = " · ".join(part for part in (heading, place) if part)
+    position = citation.place if citation.line is None or citation.page else ""
+    about = " · ".join(part for part in (heading, position) if part)
     terminal.line(
         (f"[{citation.number}] ", "bold cyan"), (citation.title, "bold"), (f"  {about}" if about else "", "")
     )
@@ -59,21 +60,21 @@ def print_citation(citation: Citation, beginning: str = "") -> None:
 
 def coverage_line(reports: Sequence[SourceReport]) -> str:
     """Return how the calls ended, in a sentence: no call failed."""
-    asked = [report for report in reports if report.status == "ok"]
-    skipped = {report.source for report in reports if report.status == "skipped"}
-    sources = terminal.count(len({report.source for report in asked}), "source")
-    line = f"Coverage: all of {terminal.count(len(asked), 'call')} to {sources} answered"
-    if asked:
-        slowest = max(asked, key=lambda report: report.elapsed)
+    answers = [report for report in reports if report.status == "ok"]
+    unasked = {report.source for report in reports if report.status == "skipped"}
+    sources = terminal.count(len({report.source for report in answers}), "source")
+    line = f"Coverage: all of {terminal.count(len(answers), 'call')} to {sources} answered"
+    if answers:
+        slowest = max(answers, key=lambda report: report.elapsed)
         line += f"; the slowest, {slowest.source}, in {terminal.milliseconds(slowest.elapsed)}"
-    return f"{line}; not asked: {', '.join(sorted(skipped))}." if skipped else f"{line}."
+    return f"{line}; not asked: {', '.join(sorted(unasked))}." if unasked else f"{line}."
 
 
-def _print_facts(facts: Sequence[Fact], most: int) -> None:
-    for fact in facts[:most]:
+def _print_facts(facts: Sequence[Fact], limit: int) -> None:
+    for fact in facts[:limit]:
         terminal.line(("• ", "cyan"), f"{fact.subject} — {fact.predicate} — {fact.object}")
-    if len(facts) > most:
-        terminal.line((f"  {terminal.count(len(facts) - most, 'more fact')}", "dim"))
+    if len(facts) > limit:
+        terminal.line((f"  {terminal.count(len(facts) - limit, 'more fact')}", "dim"))
 
 
 def _print_counts(context: Context) -> None:

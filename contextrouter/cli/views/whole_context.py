@@ -193,10 +193,10 @@ def where(citation: Citation) -> str:
         return citation.url
     path = Path(citation.file)
     try:
-        shown = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+        name = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
     except OSError:  # the current folder is gone
-        shown = str(path)
-    return f"{shown}:{citation.line}" if citation.line is not None else shown
+        name = str(path)
+    return f"{name}:{citation.line}" if citation.line is not None else name
 
 
 def _group_by_leg(envelope: Envelope, queries: Mapping[str, str]) -> list[tuple[str, str, dict[str, str]]]:

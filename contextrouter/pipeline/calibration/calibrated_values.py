@@ -154,7 +154,8 @@ class Calibration:
         try:
             embedding = self._embed(embedders[name], texts)
             with containment():
-                answer = await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon)
+                abandoned = engine.limits.abandoned.of("embedder", name)
+                answer = await self.deadline.share(EMBEDDING_SHARE).run(embedding, abandoned)
                 vectors = list(islice(answer, len(best)))
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"

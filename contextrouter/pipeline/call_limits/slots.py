@@ -117,6 +117,8 @@ class SourceSlots:
         self._running[source] -= 1
         if self._running[source] >= self.share:
             self._common += 1
+        if not self._lines:
+            return
         heads = []
         for name, line in [*self._lines.items()]:
             while line and line[0][1].done():

@@ -38,6 +38,7 @@ from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_me
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
+from contextrouter.runtime.abandoned_calls import AbandonedCalls
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
 
@@ -51,6 +52,7 @@ HINT_SHARE = 0.5
 longer.
 """
 
+_ANSWERED = ("ok", "partial")
 OnReport = Callable[[SourceReport], None]
 Embed = Callable[[str, Embedder, Sequence[str]], Awaitable[Sequence[Vector]]]
 """Called with an embedder's name, itself, and the texts of queries; returns one vector per text."""
@@ -99,21 +101,29 @@ class _FanOut:
         for name, texts in self._texts_to_embed().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
         pairs = list(zip(self.plan.calls, outcomes, strict=True))
-        tasks = [loop.create_task(self._ask(call, outcome)) for call, outcome in pairs]
-        timeout = None if self.deadline.at == inf else self.deadline.left()
+        calls = [Steps(self._ask(call, outcome)) for call, outcome in pairs]
+        tasks = [loop.create_task(steps) for steps in calls]
         try:
-            await asyncio.wait(tasks, timeout=timeout)
+            await self.deadline.wait(tasks)
         finally:
             self.ending = True
-            late = {task for task in tasks if not task.done()}
-            if late or self.vectors:
-                await self._cancel({*late, *self.vectors.values()})
+            of = self.engine.limits.abandoned.of
+            late = {
+                task: of("source", call.source)
+                for (call, _), task in zip(pairs, tasks, strict=True)
+                if not task.done()
+            }
+            embedding = {task: of("embedder", name) for name, task in self.vectors.items()}
+            if late or embedding:
+                await self._cancel({**late, **embedding})
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
-        for call, outcome in pairs:
+        for steps, (call, outcome) in zip(calls, pairs, strict=True):
             if outcome.report is None:
                 self._cut_off(call, outcome)
+            elif outcome.report.status in _ANSWERED and (why := steps.blocked(self.deadline)):
+                outcome.report = outcome.report.replace(status="partial", error=why)
         if self.phrases.parts:
             self._leave_out_parts(pairs)
 
@@ -129,15 +139,16 @@ class _FanOut:
                     note = "not used: the question has a phrase, which was found"
                     outcome.report = outcome.report.replace(note=note)
 
-    async def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
+    async def _cancel(self, tasks: Mapping[asyncio.Task[Any], AbandonedCalls]) -> None:
         """Cancel and wait a little. The embedding ends as well: nobody waits for it any more."""
         running = {task for task in tasks if not task.done()}
         for task in running:
             task.cancel()
         if running:
             _, stubborn = await asyncio.wait(running, timeout=GRACE)
-            self.engine.limits.abandon(stubborn)
-        for task in tasks - running:
+            for task in stubborn:
+                tasks[task].add({task})
+        for task in tasks.keys() - running:
             if not task.cancelled():
                 task.exception()  # read, so that the event loop does not report it as lost
 
@@ -170,6 +181,7 @@ class _FanOut:
             known = ", ".join(embedders) or "none"
             raise ContractError(f"embedder {name!r} is not defined; defined embedders: {known}")
         await self.engine.ensure_open("embedder", name, Deadline())
+        self.engine.limits.abandoned.of("embedder", name).check()
         embedder = embedders[name]
         if self.embed is not None:
             vectors = await self.embed(name, embedder, texts)
@@ -182,21 +194,19 @@ class _FanOut:
     async def _ask(self, call: Call, outcome: Outcome) -> None:
         """Make one call and report how it ended, to the caller and to the circuit breaker."""
         started = monotonic()
-        breaker = self.engine.limits.breaker(call.source, call.query.leg)
-        if why := breaker.refuses():
+        limits = self.engine.limits
+        breaker = limits.breaker(call.source, call.query.leg)
+        if why := limits.abandoned.of("source", call.source).refusal() or breaker.refuses():
             self._report(call, outcome, "open", started, error=why)
             return
         try:
-            steps = Steps(self._answer(call, outcome, started))
             with containment():
                 if call.timeout is None:  # the deadline of the request ends it
-                    await steps
+                    await self._answer(call, outcome, started)
                 else:
                     async with asyncio.timeout(call.timeout):
-                        await steps
+                        await self._answer(call, outcome, started)
             breaker.succeed()
-            if (why := steps.blocked(self.deadline)) and outcome.report is not None:
-                outcome.report = outcome.report.replace(status="partial", error=why)
         except asyncio.CancelledError:
             breaker.abandon()
             if not self.ending:
@@ -359,7 +369,7 @@ class _FanOut:
             query=query.text,
             status=status,
             elapsed=elapsed,
-            note="; ".join(filter(None, (outcome.hints, outcome.note, outcome.cut))),
+            note="; ".join([note for note in (outcome.hints, outcome.note, outcome.cut) if note]),
             **values,
         )
         self._publish(outcome.report)

@@ -127,11 +127,18 @@ def format_document(context: Context, index: int, detail: Detail, fence: Fence |
     """Format a document as a heading with its number, and as much text as `detail` asks for."""
     document, citation = context.envelopes[index].document, context.citations[index]
     foreign = fence is not None and document.untrusted
-    about = [citation.source, *_place(citation, foreign)]
+    about = [citation.source, *_whereabouts(citation, foreign)]
     block = " — ".join([f"### [{citation.number}] {_short_title(citation, foreign)}", *about])
     if detail != "titles":
         block += f"\n{escape_marks(_content(document, detail))}"
     return fence.around(block) if fence is not None and foreign else block
+
+
+def _whereabouts(citation: Citation, foreign: bool) -> list[str]:
+    """Where to find a document: its heading path, its job, its page and the address that opens."""
+    path = " > ".join(citation.path)
+    parts = ["" if path == citation.title else path[:300], citation.place, citation.job, citation.url[:1000]]
+    return [clean_line(part) if foreign else part for part in parts if part]
 
 
 def beginning(document: Document, fence: Fence | None) -> str:
@@ -145,13 +152,6 @@ def _content(document: Document, detail: Detail) -> str:
     if detail == "brief" and len(content) > _BRIEF:
         return content[:_BRIEF].rsplit(" ", 1)[0] + CUT
     return content
-
-
-def _place(citation: Citation, foreign: bool) -> list[str]:
-    """Where to find a document: its heading path, its job, its page and the address that opens."""
-    path = " > ".join(citation.path)
-    parts = ["" if path == citation.title else path[:300], citation.place, citation.job, citation.url[:1000]]
-    return [clean_line(part) if foreign else part for part in parts if part]
 
 
 def _short_title(citation: Citation, foreign: bool) -> str:
@@ -177,8 +177,8 @@ def make_entry(context: Context, index: int, id: str) -> Mapping[str, Any]:
 
 def _located(citation: Citation) -> Mapping[str, Any]:
     """The job and the place of a document, as far as they are known."""
-    located = {"job": citation.job, "page": citation.page, "line": citation.line, "seconds": citation.seconds}
-    return {name: value for name, value in located.items() if value not in ("", None)}
+    values = {name: getattr(citation, name) for name in ("job", "page", "line", "seconds")}
+    return {name: value for name, value in values.items() if value not in ("", None)}
 
 
 def format_fact(fact: Fact, fence: Fence | None) -> str:
@@ -205,12 +205,6 @@ def make_result(
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured)
 
 
-def make_json_result(content: Mapping[str, Any]) -> CallToolResult:
-    """Make the result of a tool of which programs expect JSON: in the text, and as structured content."""
-    text = encode_json(content).decode()
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))
-
-
 def _say_nothing(context: Context) -> str:
     """Return what an agent reads where its tool has nothing to show: the question to ask back, or why."""
     if context.clarification is not None:
@@ -222,3 +216,9 @@ def _say_nothing(context: Context) -> str:
     if context.facts:
         return "No document was found. The tool `facts` finds facts."
     return "Nothing was found."
+
+
+def make_json_result(content: Mapping[str, Any]) -> CallToolResult:
+    """Make the result of a tool of which programs expect JSON: in the text, and as structured content."""
+    text = encode_json(content).decode()
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=json.loads(text))

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from contextrouter.contracts import Plugin
 from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law
+from contextrouter.testing.law_runs import run_apart
 from contextrouter.testing.laws.calls import call_together, check_same
 from contextrouter.testing.laws.construction import constructor_keywords
 from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
 
+LEFT_SECONDS = 2.0
+"""Seconds that tasks and threads may take to end after aclose()."""
+LOOKS = 100
 OPEN_STALL = 0.5
 """Seconds for which open() or aclose() may keep the event loop to itself."""
 _MUTABLE = (list, dict, set, bytearray)
@@ -84,7 +89,8 @@ async def works_in_a_second_event_loop(subject: Subject) -> None:
     plugin = subject.make()
 
     def twice() -> tuple[list[Any], list[Any]]:
-        return asyncio.run(_twenty(subject, plugin)), asyncio.run(_twenty(subject, plugin))
+        answers = run_apart(lambda: _twenty(subject, plugin))
+        return answers, run_apart(lambda: _twenty(subject, plugin))
 
     check_same(*await asyncio.to_thread(twice), "in a second event loop, it")
 
@@ -96,6 +102,35 @@ async def _twenty(subject: Subject, plugin: Plugin) -> list[Any]:
         return await call_together(subject, plugin)
     finally:
         await plugin.aclose()
+
+
+@law
+async def nothing_goes_on_after_aclose(subject: Subject) -> None:
+    """After aclose() no task and no thread goes on that the plugin started. A thread that a library starts
+    once, for all instances, may.
+    """
+    plugin, neighbour = subject.make(), subject.make()  # both live on, as in the router
+    await subject.session(plugin)
+    threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
+    await subject.session(neighbour)
+    running = ""
+    for _ in range(LOOKS):
+        if not (running := _still_running(threads, tasks)):
+            return
+        await asyncio.sleep(LEFT_SECONDS / LOOKS)
+    raise Broken(f"{running} goes on. End it in aclose()")
+
+
+def _still_running(threads: set[threading.Thread], tasks: set[asyncio.Task[Any]]) -> str:
+    """Name a task or a thread that is not among those before; empty: there is none. Idle threads of
+    `asyncio.to_thread` belong to the event loop.
+    """
+    for task in asyncio.all_tasks() - tasks:
+        return f"a task of {getattr(task.get_coro(), '__qualname__', task.get_name())}()"
+    for thread in set(threading.enumerate()) - threads:
+        if not thread.name.startswith("asyncio_"):
+            return f"the thread {thread.name!r}"
+    return ""
 
 
 @law
@@ -150,5 +185,6 @@ LAWS: tuple[Law, ...] = (
     open_twice_is_harmless,
     reopened_it_answers_as_before,
     works_in_a_second_event_loop,
+    nothing_goes_on_after_aclose,
     instances_share_no_state,
 )

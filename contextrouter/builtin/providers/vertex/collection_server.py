@@ -264,10 +264,12 @@ class CollectionServer(GrpcServer):
                     "FAILED_PRECONDITION", f"KNN is limited to {self.scanned} objects; use an index"
                 )
             return None
-        asked = {"filter": fields_of(plain_filter(query)), "store": {*query.output_fields.data_fields}}
-        held = {"filter": {*index.filter_fields}, "store": {*index.store_fields}}
-        for kind, fields in asked.items():
-            if others := sorted(fields - held[kind]):
+        filtered = fields_of(plain_filter(query))
+        for kind, names, present in (
+            ("filter", filtered, index.filter_fields),
+            ("store", {*query.output_fields.data_fields}, index.store_fields),
+        ):
+            if others := sorted({*names} - {*present}):
                 raise Refused("INVALID_ARGUMENT", f"{others} are no {kind}_fields of the index")
         return index
 

@@ -7,7 +7,6 @@ a chunk's object stands for all of its content: equal content is never written t
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -32,7 +31,6 @@ TURN = "turn"  # id and role of the object that says who fills the collection
 VECTOR = "vector"
 FILTERED = ("tenant", "compartment", "sensitivity", "updated", "stems", "values")
 RETURNED = ("payload", "terms")
-ID_PATTERN = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")  # of collections, indexes and objects
 _TEXT = {"type": "string"}
 SCHEMA: Mapping[str, Any] = {
     "type": "object",

@@ -34,7 +34,7 @@ class IndexDistances:
         """Whether results have their vectors: those of an index stay there."""
         return not self._name
 
-    async def scored(
+    async def with_cosines(
         self, direction: Sequence[float], results: Sequence[Result], deadline: float | None
     ) -> list[Result]:
         """Return results with cosines as scores, best first; None where a cosine cannot be known."""
@@ -45,11 +45,11 @@ class IndexDistances:
             scores = [None if convert is None or r.score is None else convert(r.score) for r in results]
         else:
             scores = [None if r.vector is None else cosine(direction, r.vector) for r in results]
-        known = [max(-1.0, min(1.0, s)) for s in scores if s is not None and math.isfinite(s)]
-        if len(known) < len(results):
+        cosines = [max(-1.0, min(1.0, s)) for s in scores if s is not None and math.isfinite(s)]
+        if len(cosines) < len(results):
             return [result._replace(score=None) for result in results]
-        scored = [result._replace(score=score) for result, score in zip(results, known, strict=True)]
-        return sorted(scored, key=lambda result: -(result.score or 0.0))
+        ordered = [result._replace(score=score) for result, score in zip(results, cosines, strict=True)]
+        return sorted(ordered, key=lambda result: -(result.score or 0.0))
 
     async def to_itself(self, id: str, deadline: float | None = None) -> float | None:
         """Return the distance of a stored vector to itself, as the service gives it; None: it is gone."""

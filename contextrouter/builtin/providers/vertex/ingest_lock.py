@@ -74,8 +74,8 @@ class IngestLock:
             return
         task.cancel()
         await asyncio.wait([task])
-        ours, self._until = self._until > time.monotonic(), 0.0
-        if ours:
+        is_ours, self._until = self._until > time.monotonic(), 0.0
+        if is_ours:
             with suppress(PluginError):
                 present = await self._collection.get(TURN, deadline=time.monotonic() + _CLOSING)
                 if present is not None and present.data.get("owner") == self._token:

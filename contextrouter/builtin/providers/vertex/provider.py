@@ -23,7 +23,7 @@ from contextrouter.builtin.shared.google_cloud.cloud_options import (
     MOST_NUMBERS,
     CloudOptions,
     check_above_zero,
-    check_name,
+    check_short_name,
 )
 from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
@@ -70,18 +70,24 @@ class Vertex(Provider):
         _refuse_search_keys(engine, data_store)
         if not collection:
             raise ValueError(
-                "collection is empty. Name one of Vector Search; `contextrouter db migrate` makes it."
+                'collection is empty. Name one in the table of this provider, such as collection = "library";'
+                " `contextrouter db migrate` makes it."
             )
         if target_recall:
             check_above_zero("target_recall", target_recall, 1.0)
+        if target_recall and not index:
+            raise ValueError(
+                f"target_recall {target_recall!r} is for an index, and none is named. Set `index`, or remove"
+                " target_recall: without an index all vectors are compared."
+            )
         if dimensions:
             check_above_zero("dimensions", dimensions, MOST_NUMBERS)
         self.embedder = embedder or None
         self.legs: Sequence[str] = (VECTOR, "text") if self.embedder else ("text",)
         self.vector_legs = (VECTOR,) if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
-        self._location, self._name = location, check_name("collection", collection)
-        self._index, self._recall = index and check_name("index", index), target_recall
+        self._location, self._name = location, check_short_name("collection", collection)
+        self._index, self._recall = index and check_short_name("index", index), target_recall
         self._dimensions = dimensions
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
         self._connection = CloudConnection(VECTOR_SEARCH, options, "Provider 'vertex'", of_source=True)

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contextrouter.builtin.providers.vertex.data_objects import ID_PATTERN
+from contextrouter.builtin.shared.google_cloud.cloud_options import SHORT_NAME
 
 _COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
@@ -74,5 +74,5 @@ def fields_of(condition: Mapping[str, Any]) -> set[str]:
 
 def check_id(key: str, id: str) -> None:
     """Raise Refused for an id of another form."""
-    if not ID_PATTERN.fullmatch(id):
+    if not SHORT_NAME.fullmatch(id):
         raise Refused("INVALID_ARGUMENT", f"{key} {id!r} is not valid")

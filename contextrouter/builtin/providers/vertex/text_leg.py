@@ -34,8 +34,8 @@ async def search_words(
     if not together:
         return []
     among = min(max(top, FEWEST), MOST)
-    searches = [(*each, top) for each in together]
-    searches += [(*each, among) for each in single] if len(single) > 1 else []
+    searches = [(*search, top) for search in together]
+    searches += [(*search, among) for search in single] if len(single) > 1 else []
     lists = await collection.text_searches(searches, with_vectors=with_vectors, deadline=query.deadline)
     best = _merge_lists(lists[: len(together)])
     ids = {result.id for result in best}

@@ -33,7 +33,7 @@ async def search_vectors(
         with_vectors=distances.with_vectors,
         deadline=query.deadline,
     )
-    return await distances.scored(direction, results, query.deadline)
+    return await distances.with_cosines(direction, results, query.deadline)
 
 
 def query_direction(query: Query, dimensions: int) -> list[float] | None:

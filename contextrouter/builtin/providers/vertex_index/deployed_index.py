@@ -39,14 +39,14 @@ async def find_deployed(
     connection.resource = name
     client = connection.client("index_endpoint_service")
     answer = await connection.call(client.get_index_endpoint, GetIndexEndpointRequest(name=name))
-    there = {item.id: item.index.rpartition("/")[2] for item in answer.deployed_indexes}
-    if deployed not in there:
-        names = ", ".join(map(repr, sorted(there))) or "nothing"
+    index_of = {item.id: item.index.rpartition("/")[2] for item in answer.deployed_indexes}
+    if deployed not in index_of:
+        names = ", ".join(map(repr, sorted(index_of))) or "nothing"
         raise connection.answer_error(
             f"has no deployed index {deployed!r} at the endpoint {endpoint!r}",
             f"Deployed there: {names}. Set deployed_index to one of them, or deploy it.",
         )
-    of_index = there[deployed]
+    of_index = index_of[deployed]
     if index and index != of_index:
         raise connection.answer_error(
             f"has the index {of_index!r} deployed as {deployed!r}, and another is written to, {index!r}",

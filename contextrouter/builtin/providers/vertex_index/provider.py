@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -16,10 +17,10 @@ from contextrouter.builtin.providers.vertex.vector_leg import query_direction
 from contextrouter.builtin.providers.vertex_index.datapoints import make_datapoint, restrict
 from contextrouter.builtin.providers.vertex_index.deployed_index import find_deployed
 from contextrouter.builtin.providers.vertex_index.index_server import IndexServer, example_vector
-from contextrouter.builtin.providers.vertex_index.neighbours import Neighbours
+from contextrouter.builtin.providers.vertex_index.nearest_datapoints import Neighbours
 from contextrouter.builtin.providers.vertex_index.text_store import Texts, without_list
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
-from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_name
+from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_address, check_name
 from contextrouter.builtin.shared.google_cloud.google_services import vertex_ai
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
 from contextrouter.errors import ContractError, IngestError, SourceError
@@ -35,6 +36,7 @@ MOST = 1_000  # neighbours of one query; datapoints of one request
 _BYTES = 3_000_000  # of one request that writes
 _FEWEST_UNRESTRICTED = 200  # neighbours, where what may be seen is decided on arrival
 _SERVICE = "Vector Search (index)"
+_DEPLOYED = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 
 
 class VertexIndex(Provider):
@@ -67,15 +69,19 @@ class VertexIndex(Provider):
         credentials_file: FilePath = "",
         endpoint: str = "",
     ) -> None:
-        for key, value in (("index_endpoint", index_endpoint), ("deployed_index", deployed_index)):
-            check_name(key, value)
+        check_name("index_endpoint", index_endpoint)
+        if not _DEPLOYED.fullmatch(deployed_index):
+            raise ValueError(
+                f"deployed_index {deployed_index!r} is no id of a deployed index. Give up to 128 letters,"
+                " digits and underscores, first a letter."
+            )
         self.embedder: str | None = embedder
         self._texts = Texts(texts)
         self._deployed, self._endpoint_id = deployed_index, index_endpoint
         self._index, self._restricts = index and check_name("index", index), restricts
         self._location, self._public = location, public_endpoint
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
-        options._replace(endpoint=public_endpoint).check()
+        check_address("public_endpoint", public_endpoint)
         self._admin = CloudConnection(vertex_ai(location, _SERVICE), options, self._label, of_source=True)
         self._match: CloudConnection | None = None
         self._neighbours: Neighbours | None = None
@@ -108,7 +114,7 @@ class VertexIndex(Provider):
             self._admin.resource = f"{parent}/indexes/{self._index}"
             host = self._find_host(deployed.host)
             service = vertex_ai(self._location, _SERVICE)
-            options = self._admin.options._replace(endpoint=host, project=self._admin.project).check()
+            options = self._admin.options._replace(endpoint=host, project=self._admin.project)
             self._match = CloudConnection(service, options, self._label, of_source=True)
             await self._match.open()
             self._match.resource = f"{parent}/indexEndpoints/{self._endpoint_id}"
@@ -128,7 +134,10 @@ class VertexIndex(Provider):
                 f"has no public endpoint for {self._endpoint_id!r}",
                 "Set public_endpoint to the host that serves it.",
             )
-        return self._public or host
+        try:
+            return check_address("its public endpoint", self._public or host)
+        except ValueError as error:
+            raise self._admin.answer_error(f"gave an address that is none ({error})") from None
 
     async def aclose(self) -> None:
         """Close the connections. The store of `texts` is not closed: it has its own table."""

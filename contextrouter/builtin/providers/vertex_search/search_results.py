@@ -56,10 +56,10 @@ class ResultReader:
     def _document(self, raw: Any) -> Hit:
         data, derived = _to_mapping(raw.document.struct_data), _to_mapping(raw.document.derived_struct_data)
         id = raw.document.id or raw.document.name.rpartition("/documents/")[2] or raw.id
-        content, parent, page = _text(data.get(self._fields.get("content", "content"))), None, None
+        content, parent, page = _string(data.get(self._fields.get("content", "content"))), None, None
         if not content.strip():
             segments = [
-                item for item in _maps(derived.get("extractive_segments")) if _text(item.get("content"))
+                item for item in _maps(derived.get("extractive_segments")) if _string(item.get("content"))
             ]
             if not segments:
                 raise Unusable("no text")
@@ -72,8 +72,8 @@ class ResultReader:
             id=id if parent is None else f"{id}#{sha256(content.encode()).hexdigest()[:8]}",
             parent=parent,
             content=content,
-            title=_text(derived.get("title")),
-            url=_text(derived.get("link")),
+            title=_string(derived.get("title")),
+            url=_string(derived.get("link")),
             metadata={**data, **({} if page is None else {"page": page})},
         )
         signals = raw.rank_signals
@@ -87,14 +87,14 @@ class ResultReader:
         """
         for name in TEXTS:
             field = self._fields.get(name, name if name == "kind" else "")
-            if name != "content" and (text := _text(data.get(field))):
+            if name != "content" and (text := _string(data.get(field))):
                 values[name] = _moment(text) if name == "updated_at" else text
         for name, field in self._labels.items():
             value = data.get(field)
             if name in _LISTS:
                 values[name] = tuple(_strings(value))
             elif name in LABELS:
-                label = _text(value[0] if isinstance(value, list) and len(value) == 1 else value)
+                label = _string(value[0] if isinstance(value, list) and len(value) == 1 else value)
                 if not label and name in _OF_SCOPE:
                     raise Unusable(f"no text in the field {field!r} of labels.{name} ('-' is for none)")
                 if label not in ("", NONE):
@@ -116,20 +116,20 @@ def _highlights(derived: Mapping[str, Any]) -> tuple[str, ...]:
         for item in _maps(derived.get("snippets"))
         if item.get("snippet_status", "SUCCESS") == "SUCCESS"
     ]
-    return tuple(dict.fromkeys(text for text in map(_text, (*answers, *snippets)) if text))
+    return tuple(dict.fromkeys(text for text in map(_string, (*answers, *snippets)) if text))
 
 
 def _to_mapping(struct: Any) -> dict[str, Any]:
-    return {key: _plain(value) for key, value in struct.fields.items()}
+    return {key: _plain_value(value) for key, value in struct.fields.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """A value of structured data. Numbers that JSON has not become None."""
     kind = value.WhichOneof("kind")
     if kind == "struct_value":
         return _to_mapping(value.struct_value)
     if kind == "list_value":
-        return [_plain(item) for item in value.list_value.values]
+        return [_plain_value(item) for item in value.list_value.values]
     if kind == "number_value":
         number = value.number_value
         if not math.isfinite(number):
@@ -147,7 +147,7 @@ def _strings(value: Any) -> list[str]:
     return [item for item in values if isinstance(item, str) and item]
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 

@@ -95,9 +95,9 @@ class CloudConnection:
 
     async def aclose(self) -> None:
         """Close the channel, and the server of an example."""
-        here, channel = self.at_home, self._channel
+        at_home, channel = self.at_home, self._channel
         self._channel = self._home = None
-        if here:
+        if at_home:
             await channel.close()
         if self.server is not None:
             await self.server.aclose()

@@ -35,8 +35,9 @@ class Chunker(Transform):
     text and occurrence: the same text keeps its id if other parts of the document change. Its metadata has
     `start` and `end`, its place in the document's content, in characters. If it repeats a table's header,
     `header` is the place of that header, and the content is both slices in turn. In a document with pages,
-    `page` is the page where the chunk starts, from 1; in subtitles `start_seconds` is when it is said; in the
-    text of a file `line` is its line there, from 1.
+    `page` is the page where the chunk starts, from 1, and `next_pages` has number and beginning of its
+    further pages; in subtitles `start_seconds` is when it is said; in the text of a file `line` is its line
+    there, from 1.
     Only the first chunk has the facts and problems of the document. A blank document has no chunks, but a
     blank document with facts stays.
     """
@@ -147,7 +148,12 @@ def _make_chunk(
     parent = document.id or document.fingerprint
     path = document.path + piece.path
     key = json.dumps([parent, path, content, number], ensure_ascii=True)
-    metadata = {**common, "start": piece.start, "end": piece.end, **place_at(document, piece.start)}
+    metadata = {
+        **common,
+        "start": piece.start,
+        "end": piece.end,
+        **place_at(document, piece.start, piece.end),
+    }
     if piece.header:
         metadata["header"] = list(piece.header)
     return document.replace(

@@ -27,11 +27,11 @@ class Neighbours:
 
     async def nearest(self, point: Any, count: int, deadline: float | None) -> list[tuple[str, float]]:
         """Return ids and cosines of the neighbours of a datapoint, nearest first."""
-        found = await self._ask(point, count, deadline)
-        if not found:
+        pairs = await self._ask(point, count, deadline)
+        if not pairs:
             return []
-        sign = await self._find_sign(found[0][0], deadline)
-        cosines = [(id, to_cosine(self._measure, sign * distance)) for id, distance in found]
+        sign = await self._find_sign(pairs[0][0], deadline)
+        cosines = [(id, to_cosine(self._measure, sign * distance)) for id, distance in pairs]
         clipped = [(id, max(-1.0, min(1.0, cosine))) for id, cosine in cosines if math.isfinite(cosine)]
         return sorted(clipped, key=lambda pair: (-pair[1], pair[0]))
 
