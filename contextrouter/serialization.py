@@ -43,8 +43,8 @@ def plain_fields(noun: type[msgspec.Struct]) -> list[PlainField]:
         if field.name == "vector":
             continue
         hint = int if (noun, field.name) == (Provenance, "query") else hints[field.name]  # its place
-        told = (short is None or field.name in short) and (noun, field.name) not in LEFT_OUT
-        fields.append(PlainField(field.name, hint, field.required and told))
+        is_present = (short is None or field.name in short) and (noun, field.name) not in LEFT_OUT
+        fields.append(PlainField(field.name, hint, field.required and is_present))
     return [*fields, *ADDED.get(noun, [])]
 
 

@@ -103,7 +103,7 @@ WRONG = {
     "unsigned": lambda: jwt.encode(
         {"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "exp": 1 << 33},
         None,
-        "none",  # type: ignore[arg-type]
+        "none",  # type: ignore[arg-type]  # no key
     ),
     "ceiling": lambda: token(ceiling="everything"),
     "compartments": lambda: token(compartments={"hr": True}),
@@ -159,7 +159,7 @@ async def provider(keys: list[Any]) -> AsyncIterator[tuple[str, list[int]]]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]  # it listens
     try:
         yield f"http://127.0.0.1:{port}/jwks", read
     finally:

@@ -61,7 +61,7 @@ def builtins(value: Any) -> Any:
         if name != "vector":
             item = getattr(value, name)
             many = name == within and isinstance(item, Sequence)
-            fields[name] = [builtins(each) for each in item] if many else builtins(item)
+            fields[name] = [builtins(element) for element in item] if many else builtins(item)
     return fields
 
 
@@ -113,11 +113,11 @@ def brief(value: Any) -> Any:
     if value is None or kind in (str, int, bool):
         return value
     if isinstance(value, Noun):
-        defaults, kept = _defaults(kind), kind.BRIEF
+        defaults, names = _defaults(kind), kind.BRIEF
         fields = {}
         for name in kind.__struct_fields__:
             item = getattr(value, name)
-            if (kept is None or name in kept) and (name not in defaults or item != defaults[name]):
+            if (names is None or name in names) and (name not in defaults or item != defaults[name]):
                 fields[name] = item
         if isinstance(value, Envelope):
             fields["provenance"] = _best_places(value.provenance)

@@ -58,9 +58,9 @@ def brief_coverage(reports: Sequence[SourceReport]) -> list[dict[str, Any]]:
             count=sum(report.count for report in calls),
             withheld=sum(report.withheld for report in calls),
         )
-        told = brief(together)
-        del told["query"]
-        coverage.append({**told, "calls": len(calls)})
+        fields = brief(together)
+        del fields["query"]
+        coverage.append({**fields, "calls": len(calls)})
     return coverage
 
 
@@ -232,8 +232,10 @@ class Context(Noun, frozen=True, kw_only=True):
         return encode_json(self.to_dict(detail)).decode()
 
     def __repr__(self) -> str:
-        found = dict.fromkeys(citation.source for citation in self.citations)
-        documents = counted(len(self.envelopes), "document") + (f" of {', '.join(found)}" if found else "")
+        sources = dict.fromkeys(citation.source for citation in self.citations)
+        documents = counted(len(self.envelopes), "document") + (
+            f" of {', '.join(sources)}" if sources else ""
+        )
         seconds = f"{self.usage.seconds:.3g} s"
         return (
             f"Context({shortened(self.question)!r}, {self.outcome}, {documents},"
@@ -268,8 +270,8 @@ class Context(Noun, frozen=True, kw_only=True):
 
     def _full(self, *, trace: bool) -> dict[str, Any]:
         steps = self.trace.steps if trace else ()
-        found = [*self.envelopes, *[envelope for step in steps for envelope in step.lost]]
-        sealed = [seal.query for envelope in found for seal in envelope.provenance]
+        envelopes = [*self.envelopes, *[envelope for step in steps for envelope in step.lost]]
+        sealed = [seal.query for envelope in envelopes for seal in envelope.provenance]
         numbers = {
             query: number for number, query in enumerate(dict.fromkeys([*self.intent.queries, *sealed]))
         }

@@ -18,12 +18,12 @@ async def whole_document(
     """Return a document, or a chunk; None where there is none that the scope allows, or the source has no ids
     to read by. Raises SourceError, and SourceTimeout after `seconds`.
     """
-    found: object = engine.sources.get(source)
-    if not isinstance(found, SupportsFetch) or source in engine.shadows:
+    plugin: object = engine.sources.get(source)
+    if not isinstance(plugin, SupportsFetch) or source in engine.shadows:
         return None
     try:
         async with asyncio.timeout(seconds):
-            documents = await found.fetch([id], scope)
+            documents = await plugin.fetch([id], scope)
     except TimeoutError:
         raise SourceTimeout(f"Source {source!r} did not answer within {seconds:g} s.") from None
     except (ContextRouterError, asyncio.CancelledError):

@@ -129,7 +129,7 @@ class Portal:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=_run, args=(self._loop,), name="contextrouter-portal", daemon=True
+                    target=_run_loop, args=(self._loop,), name="contextrouter-portal", daemon=True
                 )
                 self._thread.start()
             if self._thread is threading.current_thread():
@@ -156,7 +156,7 @@ def _factory(settings: str | Path | Settings | Mapping[str, Any] | Factory) -> F
     return settings
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

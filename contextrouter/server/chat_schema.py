@@ -85,17 +85,17 @@ class ChatAsked(msgspec.Struct, frozen=True, kw_only=True):
             if message.role not in _ROLES:
                 detail = f"Role {message.role!r:.80} is not one of {', '.join(_ROLES)}."
                 raise Refused(400, "unsupported_role", detail, param=f"messages[{index}].role")
-        asked = [
+        questions = [
             index
             for index, message in enumerate(self.messages)
             if message.role == "user" and message.text.strip()
         ]
-        for index in range(asked[-1] if asked else 0, len(self.messages)):
+        for index in range(questions[-1] if questions else 0, len(self.messages)):
             message = self.messages[index]
             if message.role == "user" and message.unread:
                 detail = f"A part of type {message.unread!r:.80} cannot be read; send texts."
                 raise Refused(400, "unsupported_content", detail, param=f"messages[{index}].content")
-        if not asked:
+        if not questions:
             raise Refused(
                 400, "no_question", "There is no user message with a text to answer.", param="messages"
             )

@@ -35,17 +35,21 @@ def cors_headers(method: str, headers: Mapping[str, str], origin: str) -> dict[s
     """Return the headers of an answer to a page of an allowed origin. A preflight request gets back the names
     of headers that it asks for: which ones a client sends is its own affair, and its key decides.
     """
-    told = {"Access-Control-Allow-Origin": origin, "Vary": "Origin", "Access-Control-Expose-Headers": EXPOSED}
+    answer = {
+        "Access-Control-Allow-Origin": origin,
+        "Vary": "Origin",
+        "Access-Control-Expose-Headers": EXPOSED,
+    }
     if not is_preflight(method, headers):
-        return told
-    asked = headers.get("Access-Control-Request-Headers", "").split(",")
-    names = [name for part in asked[:_MOST] if _TOKEN.fullmatch(name := part.strip())]
-    told |= {
+        return answer
+    parts = headers.get("Access-Control-Request-Headers", "").split(",")
+    names = [name for part in parts[:_MOST] if _TOKEN.fullmatch(name := part.strip())]
+    answer |= {
         "Access-Control-Allow-Methods": METHODS,
         "Access-Control-Max-Age": MAX_AGE,
         "Vary": "Origin, Access-Control-Request-Headers",
     }
     if names:
-        told["Access-Control-Allow-Headers"] = ", ".join(names)
-    del told["Access-Control-Expose-Headers"]
-    return told
+        answer["Access-Control-Allow-Headers"] = ", ".join(names)
+    del answer["Access-Control-Expose-Headers"]
+    return answer

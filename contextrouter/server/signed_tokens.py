@@ -63,8 +63,8 @@ class SignedTokens:
         Where that fails, the keys there are go on to count.
         """
         url = self._settings.jwks_url
-        known = self._key_of(token) is not None
-        if not url or (known and (self._reading.locked() or not self._has_to_read(token))):
+        has_key = self._key_of(token) is not None
+        if not url or (has_key and (self._reading.locked() or not self._has_to_read(token))):
             return
         async with self._reading:
             if not self._has_to_read(token):  # another request has read it, or it was read just now
@@ -112,7 +112,7 @@ class SignedTokens:
         compartments = [] if compartments is None else compartments
         if not (tenant is None or (isinstance(tenant, str) and tenant)):
             raise _refused(f"its claim {settings.tenant_claim!r} is no text")
-        if not isinstance(compartments, list) or not all(isinstance(each, str) for each in compartments):
+        if not isinstance(compartments, list) or not all(isinstance(name, str) for name in compartments):
             raise _refused(f"its claim {settings.compartments_claim!r} is no list of texts")
         if ceiling is not None and ceiling not in SENSITIVITIES:
             raise _refused(f"its claim {settings.ceiling_claim!r} is none of {', '.join(SENSITIVITIES)}")
@@ -142,17 +142,17 @@ class SignedTokens:
 
     def _read_set(self, text: str) -> dict[str, Any]:
         """Return the public keys of a JWKS for signatures, by their ids. Raises ValueError."""
-        found = json.loads(text)
-        listed = found.get("keys") if isinstance(found, dict) else None
-        if not isinstance(listed, list):
+        key_set = json.loads(text)
+        entries = key_set.get("keys") if isinstance(key_set, dict) else None
+        if not isinstance(entries, list):
             raise ValueError("it is no JWKS: it has no list `keys`")
         keys: dict[str, Any] = {}
-        for number, each in enumerate(listed[:100]):
-            if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC", "OKP") or "d" in each:
+        for number, entry in enumerate(entries[:100]):
+            if not isinstance(entry, dict) or entry.get("kty") not in ("RSA", "EC", "OKP") or "d" in entry:
                 continue  # no public key
-            if each.get("use", "sig") == "sig":
+            if entry.get("use", "sig") == "sig":
                 try:
-                    keys[str(each.get("kid", f"key {number}"))] = self._library.PyJWK(each)
+                    keys[str(entry.get("kid", f"key {number}"))] = self._library.PyJWK(entry)
                 except self._library.PyJWTError:
                     continue  # of a kind that is not known here
         if not keys:
@@ -170,10 +170,10 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim by its name, or by the names of objects with points between them."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _refused(reason: str) -> Refused:

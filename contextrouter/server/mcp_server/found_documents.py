@@ -32,15 +32,17 @@ class FoundDocuments:
     def id_of(self, envelope: Envelope, citation: Citation, caller: Caller) -> str:
         """Return the id of a document that is shown."""
         document, source = envelope.document, self._source_of(envelope, citation)
-        own = document.id or envelope.id[:16]
+        number = document.id or envelope.id[:16]
         by_id = self._reads_by_id(source)
         if by_id:
-            own = document.parent or own
-        if not (_FOREIGN if document.untrusted else _OWN).fullmatch(own):  # no text of a stranger, no novel
-            by_id, own = False, envelope.id[:16]
+            number = document.parent or number
+        if not (_FOREIGN if document.untrusted else _OWN).fullmatch(
+            number
+        ):  # no text of a stranger, no novel
+            by_id, number = False, envelope.id[:16]
         if not by_id:
-            self._kept.put((_rights(caller), source, own), document, weight=len(document.content) + 500)
-        return f"{source}:{own}"
+            self._kept.put((_rights(caller), source, number), document, weight=len(document.content) + 500)
+        return f"{source}:{number}"
 
     def _source_of(self, envelope: Envelope, citation: Citation) -> str:
         sources = [seal.source for seal in envelope.provenance]
@@ -51,13 +53,13 @@ class FoundDocuments:
 
     async def fetch(self, id: str, caller: Caller) -> Document | None:
         """Return the document of an id, as the caller may see it; None: there is none. Raises SourceError."""
-        source, _, own = id.partition(":")
+        source, _, number = id.partition(":")
         if caller.sources is not None and source not in caller.sources:
             return None
-        kept = self._kept.get((_rights(caller), source, own))
-        if kept is None and self._reads_by_id(source):
-            return await self._router.document(source, own, scope=caller.scope)
-        return kept
+        document = self._kept.get((_rights(caller), source, number))
+        if document is None and self._reads_by_id(source):
+            return await self._router.document(source, number, scope=caller.scope)
+        return document
 
 
 def _rights(caller: Caller) -> tuple[Any, ...]:
@@ -71,7 +73,7 @@ def about(document: Document, source: str) -> Mapping[str, Any]:
     path: Sequence[str] = document.path
     if document.untrusted:
         path = [clean_line(part) for part in path]
-    known = {
+    fields = {
         "source": source,
         "kind": document.kind,
         "path": [part[:300] for part in path],
@@ -80,4 +82,4 @@ def about(document: Document, source: str) -> Mapping[str, Any]:
         "labels": list(document.labels)[:50],
         "untrusted": document.untrusted,
     }
-    return {name: value for name, value in known.items() if value}
+    return {name: value for name, value in fields.items() if value}

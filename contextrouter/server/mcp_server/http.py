@@ -104,7 +104,7 @@ async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
         "server": None,
     }
     parts = [{"type": "http.request", "body": body, "more_body": False}]
-    status, told, written = 500, [], bytearray()
+    status, fields, content = 500, [], bytearray()
 
     async def receive() -> Any:
         return (
@@ -112,10 +112,10 @@ async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
         )  # the client stays: else this is cancelled
 
     async def send(message: Any) -> None:
-        nonlocal status, told
+        nonlocal status, fields
         if message["type"] == "http.response.start":
-            status, told = message["status"], message["headers"]
-        written.extend(message.get("body", b""))
+            status, fields = message["status"], message["headers"]
+        content.extend(message.get("body", b""))
 
     application = mcp.streamable_http_app(
         stateless_http=True,
@@ -125,8 +125,8 @@ async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
     )
     async with mcp.session_manager.run():
         await application(scope, receive, send)
-    response = web.Response(body=bytes(written), status=status)
-    for name, value in told:
+    response = web.Response(body=bytes(content), status=status)
+    for name, value in fields:
         if name not in (b"content-length", b"connection"):
             response.headers[name.decode("latin-1")] = value.decode("latin-1")
     return response

@@ -88,23 +88,23 @@ class Pager:
         """
         page: list[str] = []
         budget = self.budget - _RESERVE - tokens.count(fence.notice if fence else "")
-        for index, whole in enumerate(parts[start.part :], start.part):
-            fenced = fence if fence is not None and whole.endswith(fence.end) else None
-            body = whole[len(fenced.begin) + 1 : -len(fenced.end) - 1] if fenced else whole
+        for index, part in enumerate(parts[start.part :], start.part):
+            fenced = fence if fence is not None and part.endswith(fence.end) else None
+            body = part[len(fenced.begin) + 1 : -len(fenced.end) - 1] if fenced else part
             at = start.character if index == start.part else 0
-            rest = body[at:]
+            text = body[at:]
             overhead = 2 + (tokens.count(msgspec.json.encode(entries[index]).decode()) if entries else 0)
             overhead += tokens.count(f"{fenced.begin}{fenced.end}") + 2 if fenced else 0
-            if tokens.count(rest) + overhead <= budget:
-                page.append(fenced.around(rest) if fenced else rest)
-                budget -= tokens.count(rest) + overhead
+            if tokens.count(text) + overhead <= budget:
+                page.append(fenced.around(text) if fenced else text)
+                budget -= tokens.count(text) + overhead
                 continue
             if page:
                 return Page(parts=page, cursor=_cursor(call, Place(index)))
-            piece = tokens.truncate(rest, max(1, budget - overhead - 4)) or rest[:1]
-            shown = piece.rstrip() + CUT
+            piece = tokens.truncate(text, max(1, budget - overhead - 4)) or text[:1]
+            excerpt = piece.rstrip() + CUT
             end = Place(index, at + len(piece))
-            return Page(parts=[fenced.around(shown) if fenced else shown], cursor=_cursor(call, end))
+            return Page(parts=[fenced.around(excerpt) if fenced else excerpt], cursor=_cursor(call, end))
         return Page(parts=page, cursor=None)
 
 
@@ -130,7 +130,7 @@ def format_document(context: Context, index: int, detail: Detail, fence: Fence |
     about = [citation.source, *_whereabouts(citation, foreign)]
     block = " — ".join([f"### [{citation.number}] {_short_title(citation, foreign)}", *about])
     if detail != "titles":
-        block += f"\n{escape_marks(_content(document, detail))}"
+        block += f"\n{escape_marks(_shown_text(document, detail))}"
     return fence.around(block) if fence is not None and foreign else block
 
 
@@ -143,11 +143,11 @@ def _whereabouts(citation: Citation, foreign: bool) -> list[str]:
 
 def beginning(document: Document, fence: Fence | None) -> str:
     """Return the beginning of a document's text, within the fence where a stranger wrote it."""
-    text = escape_marks(_content(document, "brief"))
+    text = escape_marks(_shown_text(document, "brief"))
     return fence.around(text) if fence is not None and document.untrusted else text
 
 
-def _content(document: Document, detail: Detail) -> str:
+def _shown_text(document: Document, detail: Detail) -> str:
     content = (clean(document.content)[0] if document.untrusted else document.content).strip()
     if detail == "brief" and len(content) > _BRIEF:
         return content[:_BRIEF].rsplit(" ", 1)[0] + CUT

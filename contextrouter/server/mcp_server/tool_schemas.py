@@ -49,14 +49,14 @@ def plain_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> d
         return plain_schema({**named, **{k: v for k, v in schema.items() if k != "$ref"}}, definitions)
     choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
     if len(choices) == 1:
-        rest = {key: value for key, value in schema.items() if key != "anyOf"}
-        return plain_schema({**choices[0], **rest}, definitions)
+        others = {key: value for key, value in schema.items() if key != "anyOf"}
+        return plain_schema({**choices[0], **others}, definitions)
     plain: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("title", "$defs") or (key == "default" and value is None):
             continue
         if key == "properties":
-            plain[key] = {name: plain_schema(each, definitions) for name, each in value.items()}
+            plain[key] = {name: plain_schema(argument, definitions) for name, argument in value.items()}
         elif key == "items" and isinstance(value, Mapping):
             plain[key] = plain_schema(value, definitions)
         else:

@@ -102,8 +102,8 @@ class Tools:
         parts = [format_document(context, index, detail, fence) for index in indexes]
         entries = [make_entry(context, index, self._id(context, index, caller)) for index in indexes]
         page = self._pager.page(parts, start, key, entries=entries, fence=fence)
-        shown = entries[start.part : start.part + len(page.parts)]
-        details = {"documents": shown, "total": len(parts)}
+        documents = entries[start.part : start.part + len(page.parts)]
+        details = {"documents": documents, "total": len(parts)}
         text = [notice, *page.parts] if notice and page.parts else page.parts
         return make_result(context, text, page.cursor, details)
 
@@ -135,16 +135,16 @@ class Tools:
             result = {key: entry[key] for key in ("id", "title", "url")}
             result["text"] = beginning(context.envelopes[index].document, fence)
             results.setdefault(entry["id"], result)
-        told: dict[str, Any] = {"results": []}
+        reply: dict[str, Any] = {"results": []}
         if fence is not None:
-            told["notice"] = fence.notice
-        budget = self._pager.budget // 2  # it is told twice: as text, and as structured content
-        for found in results.values():
-            told["results"].append(found)
-            if len(told["results"]) > 1 and tokens.count(encode_json(told).decode()) > budget:
-                told["results"].pop()
+            reply["notice"] = fence.notice
+        budget = self._pager.budget // 2  # it goes out twice: as text, and as structured content
+        for item in results.values():
+            reply["results"].append(item)
+            if len(reply["results"]) > 1 and tokens.count(encode_json(reply).decode()) > budget:
+                reply["results"].pop()
                 break
-        return make_json_result(told)
+        return make_json_result(reply)
 
     async def fetch(self, id: Id, call: Call, cursor: Cursor = None) -> CallToolResult:
         """Return a document by its id, from `search` or `route`. Where it is long, `next_cursor` leads to its
@@ -162,7 +162,7 @@ class Tools:
         body = fence.around(text) if fence else text
         page = Pager(self._pager.budget // 2).page([body], start, key, fence=fence)
         title = clean_line(document.title) if fence else document.title
-        told = {
+        reply = {
             "id": id,
             "title": title[:300],
             "text": "\n\n".join([fence.notice, *page.parts] if fence else page.parts),
@@ -170,7 +170,7 @@ class Tools:
             "metadata": about(document, id.partition(":")[0]),
             "next_cursor": page.cursor,
         }
-        return make_json_result(told)
+        return make_json_result(reply)
 
     def _id(self, context: Context, index: int, caller: Caller) -> str:
         return self._found.id_of(context.envelopes[index], context.citations[index], caller)
