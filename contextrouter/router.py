@@ -286,13 +286,13 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
-        from contextrouter.answering import Draft, shown_pieces, to_answer
+        from contextrouter.answering import Draft, to_answer, visible_pieces
         from contextrouter.answering.closing import closing
 
         request = request_of(question, fields)
         context = await self.route(request)
-        written = self.answering.pieces(self.answering.make_order(request), context)
-        async with closing(shown_pieces(written)) as pieces:
+        writing = self.answering.pieces(self.answering.make_order(request), context)
+        async with closing(visible_pieces(writing)) as pieces:
             async for piece in pieces:
                 yield to_answer(piece, context) if isinstance(piece, Draft) else str(piece)
 

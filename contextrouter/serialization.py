@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from contextrouter.model import Answer, Context, Intent, Provenance, SourceReport
-from contextrouter.model.plain_form import Detail, builtins, shortened
+from contextrouter.model.plain_form import Detail, builtins, shorten
 from contextrouter.pipeline.answerability import Answerability
 
 
@@ -43,8 +43,8 @@ def plain_fields(noun: type[msgspec.Struct]) -> list[PlainField]:
         if field.name == "vector":
             continue
         hint = int if (noun, field.name) == (Provenance, "query") else hints[field.name]  # its place
-        is_present = (short is None or field.name in short) and (noun, field.name) not in LEFT_OUT
-        fields.append(PlainField(field.name, hint, field.required and is_present))
+        is_shown = (short is None or field.name in short) and (noun, field.name) not in LEFT_OUT
+        fields.append(PlainField(field.name, hint, field.required and is_shown))
     return [*fields, *ADDED.get(noun, [])]
 
 
@@ -57,5 +57,5 @@ def plain(value: Any, detail: Detail = "trace") -> Any:
 
 def shorten_query(report: SourceReport) -> SourceReport:
     """Return a report with the beginning of its query."""
-    query = shortened(report.query)
+    query = shorten(report.query)
     return report if query == report.query else report.replace(query=query)

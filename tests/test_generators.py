@@ -94,7 +94,7 @@ async def test_words_that_only_say_what_is_asked_for_need_not_stand_in_the_answe
     assert (await Extractive(sentences=1).complete(asked(question, context))).text == answer
 
 
-async def test_a_fact_answers_by_its_object_too_unless_a_sentence_under_its_title_says_it():
+async def test_a_fact_answers_by_its_object_unless_a_sentence_says_it():
     context = (
         "### [1] The tower — site\nRobert Stevenson built it.\n\n"
         "### Facts\n- Ana — teaches_at — Harbour College\n- Robert Stevenson — built — tower\n"

@@ -77,7 +77,7 @@ class DeafWhenCancelled(Fixed):
         return await super().search(query)
 
 
-def test_a_call_that_goes_on_after_its_cancellation_costs_one_law_and_the_others_are_checked():
+def test_a_call_that_outlives_its_cancellation_costs_one_law():
     found = verdict(subject_of(DeafWhenCancelled, lambda: DeafWhenCancelled("moon")))
     broken = {finding.law: finding.why for finding in found.broken}
     assert broken == {

@@ -108,7 +108,7 @@ def test_a_portal_says_what_is_wrong():
 
 
 @pytest.mark.case("USE-15")
-def test_a_program_ends_in_silence_with_open_portals_and_a_fork_has_its_own_router(tmp_path: Path):
+def test_a_program_with_open_portals_ends_and_a_fork_has_its_own_router(tmp_path: Path):
     (tmp_path / "settings.toml").write_text('[providers.sqlite]\npath = "a.db"\n')
     code = """
 import os

@@ -103,7 +103,7 @@ WRONG = {
     "unsigned": lambda: jwt.encode(
         {"iss": ISSUER, "aud": AUDIENCE, "sub": "x", "exp": 1 << 33},
         None,
-        "none",  # type: ignore[arg-type]  # no key
+        "none",  # type: ignore[arg-type]  # wrong on purpose
     ),
     "ceiling": lambda: token(ceiling="everything"),
     "compartments": lambda: token(compartments={"hr": True}),

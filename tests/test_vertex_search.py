@@ -134,7 +134,7 @@ async def test_results_without_text_are_counted():
 
 
 @pytest.mark.parametrize("level", [None, 7, True, {"is": "secret"}, [], ["secret", "-"], [7], "", math.nan])
-async def test_a_result_that_does_not_say_who_may_see_it_is_left_out_and_counted(level: Any):
+async def test_a_result_without_labels_is_left_out_and_counted(level: Any):
     """A label of another type, or none at all, must not become "all may see it"."""
     server = SearchServer([stored("a", "moon", level=level), stored("b", "moon", level="-")])
     async with app(server, labels={"sensitivity": "level"}) as (provider, _):

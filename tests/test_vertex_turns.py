@@ -149,9 +149,7 @@ async def test_of_two_processes_that_find_a_turn_left_behind_one_takes_it():
                 store._get_opened()[1]._refused = (0.0, "")
 
 
-async def test_a_write_outside_of_a_run_waits_and_then_says_who_is_in_the_way(
-    monkeypatch: pytest.MonkeyPatch,
-):
+async def test_a_write_outside_of_a_run_waits_and_says_who_holds_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ingest_lock, "PATIENCE", 0.0)
     async with processes(1) as ((store,), server, _):
         await leave_turn(server, time.time() + 30)

@@ -323,19 +323,19 @@ def outcome_of(context: Context, finish: str) -> AnswerOutcome:
     return "answered" if context.outcome in _GROUNDED and finish != "abstained" else "empty"
 
 
-async def shown_pieces(pieces: AsyncIterator[str | Draft]) -> AsyncIterator[str | Draft]:
+async def visible_pieces(pieces: AsyncIterator[str | Draft]) -> AsyncIterator[str | Draft]:
     """Yield what a user reads of an answer: its pieces without the thinking, and at the end the draft.
     Joined, they are the text of the Answer.
     """
-    last: type[str] | None = None
+    previous: type[str] | None = None
     async with closing(pieces) as items:
         async for piece in items:
             if isinstance(piece, Thought):
                 continue
-            if isinstance(piece, Refusal) and last is str:
+            if isinstance(piece, Refusal) and previous is str:
                 yield Refusal(_BETWEEN)
             if not isinstance(piece, Draft):
-                last = Refusal if isinstance(piece, Refusal) else str
+                previous = Refusal if isinstance(piece, Refusal) else str
             yield piece
 
 

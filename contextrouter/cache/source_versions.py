@@ -58,9 +58,11 @@ class Versions:
 
     async def _ask(self) -> None:
         loop = asyncio.get_running_loop()
-        held = {name: self._abandoned.of("version of source", name) for name in self._sources}
+        abandoned = {name: self._abandoned.of("version of source", name) for name in self._sources}
         tasks = {
-            name: loop.create_task(self._version(name)) for name in self._sources if not held[name].refusal()
+            name: loop.create_task(self._version(name))
+            for name in self._sources
+            if not abandoned[name].refusal()
         }
         if not tasks:
             return
@@ -72,7 +74,7 @@ class Versions:
         if late:
             _, stubborn = await asyncio.wait(late, timeout=GRACE)
             for name, task in tasks.items():
-                held[name].add({task} & stubborn)
+                abandoned[name].add({task} & stubborn)
         versions = {
             n: version
             for n, t in tasks.items()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from contextrouter.model.html_table import html_table, link_cell, paragraph, text_cell
 from contextrouter.model.noun import EMPTY, Noun
-from contextrouter.model.plain_form import Detail, brief, builtins, counted, encode_json, shortened
+from contextrouter.model.plain_form import Detail, brief, builtins, encode_json, shorten, with_noun
 from contextrouter.model.result import Citation, Context, Usage
 
 AnswerOutcome = Literal["answered", "clarify", "gated", "empty", "declined"]
@@ -47,8 +47,8 @@ class Answer(Noun, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         wrote = f"by {self.generator!r}" if self.generator else "by the settings"
-        text = shortened(self.text)
-        cited = counted(len(self.citations), "citation")
+        text = shorten(self.text)
+        cited = with_noun(len(self.citations), "citation")
         return f"Answer({self.outcome}, {text!r}, {cited}, {wrote}, {self.context!r})"
 
     def _repr_html_(self) -> str:

@@ -83,12 +83,12 @@ def number_queries(envelopes: Iterable[Mapping[str, Any]], numbers: Mapping[str,
             seal["query"] = numbers[seal["query"]]
 
 
-def shortened(query: str) -> str:
+def shorten(query: str) -> str:
     """Return the beginning of a query."""
     return query if len(query) <= LONGEST_QUERY else query[:LONGEST_QUERY] + CUT
 
 
-def counted(number: int, noun: str) -> str:
+def with_noun(number: int, noun: str) -> str:
     """Return a number of things: "1 document", "2 documents"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
@@ -113,11 +113,11 @@ def brief(value: Any) -> Any:
     if value is None or kind in (str, int, bool):
         return value
     if isinstance(value, Noun):
-        defaults, names = _defaults(kind), kind.BRIEF
+        defaults, short = _defaults(kind), kind.BRIEF
         fields = {}
         for name in kind.__struct_fields__:
             item = getattr(value, name)
-            if (names is None or name in names) and (name not in defaults or item != defaults[name]):
+            if (short is None or name in short) and (name not in defaults or item != defaults[name]):
                 fields[name] = item
         if isinstance(value, Envelope):
             fields["provenance"] = _best_places(value.provenance)

@@ -15,10 +15,10 @@ from contextrouter.model.plain_form import (
     Detail,
     brief,
     builtins,
-    counted,
     encode_json,
     number_queries,
-    shortened,
+    shorten,
+    with_noun,
 )
 from contextrouter.model.request import Clarification, Intent, Plan
 from contextrouter.pipeline.answerability import Answerability, judged
@@ -58,9 +58,9 @@ def brief_coverage(reports: Sequence[SourceReport]) -> list[dict[str, Any]]:
             count=sum(report.count for report in calls),
             withheld=sum(report.withheld for report in calls),
         )
-        fields = brief(together)
-        del fields["query"]
-        coverage.append({**fields, "calls": len(calls)})
+        short = brief(together)
+        del short["query"]
+        coverage.append({**short, "calls": len(calls)})
     return coverage
 
 
@@ -164,7 +164,7 @@ class Trace(Noun, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         steps = " ".join(f"{step.name}:{step.live}" for step in self.steps)
-        return f"Trace(route {self.plan.route!r}, {counted(len(self.plan.calls), 'call')}, {steps})"
+        return f"Trace(route {self.plan.route!r}, {with_noun(len(self.plan.calls), 'call')}, {steps})"
 
     @property
     def dropped(self) -> tuple[Envelope, ...]:
@@ -233,13 +233,13 @@ class Context(Noun, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         sources = dict.fromkeys(citation.source for citation in self.citations)
-        documents = counted(len(self.envelopes), "document") + (
+        documents = with_noun(len(self.envelopes), "document") + (
             f" of {', '.join(sources)}" if sources else ""
         )
         seconds = f"{self.usage.seconds:.3g} s"
         return (
-            f"Context({shortened(self.question)!r}, {self.outcome}, {documents},"
-            f" {counted(len(self.facts), 'fact')},"
+            f"Context({shorten(self.question)!r}, {self.outcome}, {documents},"
+            f" {with_noun(len(self.facts), 'fact')},"
             f" {self.answerability.level}{', degraded' if self.degraded else ''}, {seconds})"
         )
 
@@ -282,7 +282,7 @@ class Context(Noun, frozen=True, kw_only=True):
         result["envelopes"] = [builtins(envelope) for envelope in self.envelopes]
         number_queries(result["envelopes"], numbers)
         for report in result["coverage"]:
-            report["query"] = shortened(report["query"])
+            report["query"] = shorten(report["query"])
         result["queries"] = list(numbers)
         if trace:
             result["trace"] = {"plan": builtins(self.trace.plan), "steps": [_step(step) for step in steps]}

@@ -102,8 +102,10 @@ class _Index:
         return number
 
 
-def _says_same(one: Document, other: Document) -> bool:
-    return one.url == other.url and one.snippet == other.snippet and one.content == other.content
+def _says_same(document: Document, other: Document) -> bool:
+    return (
+        document.url == other.url and document.snippet == other.snippet and document.content == other.content
+    )
 
 
 def _text(document: Document) -> tuple[str, str, str]:

@@ -6,12 +6,12 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from contextrouter.cache import EmbeddingCache, ScoreCache
-from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
+from contextrouter.contracts import Embedder, FactSource, Interpreter, Source, Stage
+from contextrouter.contracts.kinds import source_kind
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.call_limits.failure_log import FailureLog
 from contextrouter.pipeline.call_limits.slots import SourceSlots
@@ -124,14 +124,14 @@ class Engine:
         self.failures = FailureLog()
         self.statistics = StatisticsCache(self.sources, self.limits.abandoned)
         self.secrets = self.settings.secrets
-        self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
+        self.kinds = {name: source_kind(source) for name, source in self.sources.items()}
         self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}
         self.profiles = Profiles(self.sources, self.embedders)
         self.connections = Connections(self.settings, self.sources)
         self.shadows = {name for name, keys in self.source_keys.items() if getattr(keys, "shadow", False)}
 
     def _keys_of(self, name: str, source: Source | FactSource) -> FactKeys:
-        instance = self.settings.instances(kind_of(source)).get(name)
+        instance = self.settings.instances(source_kind(source)).get(name)
         if instance is not None:
             return instance.keys  # type: ignore[no-any-return]  # keys of a source's table are FactKeys
         return FactKeys() if isinstance(source, FactSource) else SourceKeys()
@@ -169,18 +169,6 @@ class Engine:
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def kind_of(source: Source | FactSource) -> str:
-    """Return the kind of a source: "fact", "provider" or "connector"."""
-    return _kind_of_class(type(source))
-
-
-@lru_cache
-def _kind_of_class(cls: type) -> str:
-    if issubclass(cls, FactSource):
-        return "fact"
-    return "provider" if issubclass(cls, Provider) else "connector"
 
 
 def _keys(tables: Mapping[str, Any], name: str, default: type[Any]) -> Any:

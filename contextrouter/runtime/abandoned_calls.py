@@ -17,8 +17,8 @@ class AbandonedCalls:
 
     __slots__ = ("most", "owner", "tasks")
 
-    def __init__(self, owner: str, most: int) -> None:
-        self.owner, self.most = owner, most
+    def __init__(self, owner: str, limit: int) -> None:
+        self.owner, self.most = owner, limit
         self.tasks: set[asyncio.Task[Any]] = set()
 
     def refusal(self) -> str:
@@ -29,8 +29,8 @@ class AbandonedCalls:
 
     def check(self) -> None:
         """Raise PluginError where the plugin is not called now."""
-        if why := self.refusal():
-            raise PluginError(why)
+        if reason := self.refusal():
+            raise PluginError(reason)
 
     def add(self, tasks: set[asyncio.Task[Any]]) -> None:
         """Hold on to cancelled tasks until they end."""
@@ -50,8 +50,8 @@ class AbandonedCalls:
 class AllAbandonedCalls:
     """The abandoned calls of all plugins, by their kind and name."""
 
-    def __init__(self, most: int = 32) -> None:
-        self._most = most
+    def __init__(self, limit: int = 32) -> None:
+        self._most = limit
         self._calls: dict[str, AbandonedCalls] = {}
 
     def of(self, kind: str, name: str) -> AbandonedCalls:

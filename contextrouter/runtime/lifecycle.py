@@ -158,8 +158,8 @@ class Instances:
         key = f"{instance.kind}s.{instance.name}"
         text = mask(message.removeprefix(f"{key}: "), self.settings.secrets)
         option = f"{key}.{text.partition(' ')[0]}"
-        place = self.settings.problem(option if option in self.settings.origins else key, text)
-        return Problem(text, key=key, file=place.file, line=place.line)
+        problem = self.settings.problem(option if option in self.settings.origins else key, text)
+        return Problem(text, key=key, file=problem.file, line=problem.line)
 
     def _default_embedder(self) -> None:
         sources = any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values())
@@ -217,8 +217,8 @@ class Instances:
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
         for group in _OPENING_ORDER:
-            wanted = group if kinds is None else [kind for kind in group if kind in kinds]
-            keys = [key for key in self.all if key[0] in wanted and not self.switched_off(key)]
+            chosen = group if kinds is None else [kind for kind in group if kind in kinds]
+            keys = [key for key in self.all if key[0] in chosen and not self.switched_off(key)]
             tasks = {key: self._start_opening(key) for key in keys}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))

@@ -82,8 +82,8 @@ class Registry:
     def entries(self, kind: str) -> dict[str, EntryPoint]:
         """Entry points of one kind, by name."""
         if kind not in self._entries:
-            found = self._every_entry().select(group=f"contextrouter.{kind}s")
-            self._entries[kind] = {entry.name: entry for entry in found}
+            entries = self._every_entry().select(group=f"contextrouter.{kind}s")
+            self._entries[kind] = {entry.name: entry for entry in entries}
         return self._entries[kind]
 
     def names(self, kind: str) -> list[str]:

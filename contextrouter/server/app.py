@@ -97,11 +97,12 @@ class Server(ServerState):
         return Exchange(self, request, self._endpoint(method, path), request_id)
 
     def _endpoint(self, method: str, path: str) -> Endpoint | None:
-        exact = self._table.get((method, path))
-        if exact is not None:
-            return exact
-        matches = (e for start, e in self._beginnings if e.method == method and path.startswith(start))
-        return next(matches, None)
+        if endpoint := self._table.get((method, path)):
+            return endpoint
+        for beginning, endpoint in self._beginnings:
+            if endpoint.method == method and path.startswith(beginning):
+                return endpoint
+        return None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Handle a request: answer it, add headers, write it, count it and log it."""

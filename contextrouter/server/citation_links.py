@@ -18,7 +18,7 @@ def follow(context: Context, caller: Caller, origin: str = "") -> Context:
     if not any([citation.file for citation in context.citations]):
         return context
     pairs = zip(context.citations, context.envelopes, strict=True)
-    return context.replace(citations=tuple([_followed(*pair, caller, origin) for pair in pairs]))
+    return context.replace(citations=tuple([_follow_citation(*pair, caller, origin) for pair in pairs]))
 
 
 def origin_of(exchange: Exchange) -> str:
@@ -30,7 +30,7 @@ def origin_of(exchange: Exchange) -> str:
     return f"{'https' if secure else 'http'}://{request.host}"
 
 
-def _followed(citation: Citation, envelope: Envelope, caller: Caller, origin: str) -> Citation:
+def _follow_citation(citation: Citation, envelope: Envelope, caller: Caller, origin: str) -> Citation:
     document = envelope.document
     if not citation.file:
         return citation
@@ -47,12 +47,12 @@ def _file_address(citation: Citation, document: Document) -> str:
     """Return the address of a cited file on this server, at its page, its line or its heading."""
     query = urlencode({"source": citation.source, "id": document.parent or document.id}, quote_via=quote)
     if citation.page is not None:
-        place = f"#page={citation.page}"
+        fragment = f"#page={citation.page}"
     elif citation.line is not None:
-        place = f"#L{citation.line}"
+        fragment = f"#L{citation.line}"
     else:
-        place = f"#:~:text={quote(citation.path[-1], safe='')}" if citation.path else ""
-    return f"{FILES}?{query}{place}"
+        fragment = f"#:~:text={quote(citation.path[-1], safe='')}" if citation.path else ""
+    return f"{FILES}?{query}{fragment}"
 
 
 def is_part(document: Document) -> bool:

@@ -7,7 +7,6 @@ since: its new text may have labels that nobody has read yet.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import html
 import re
@@ -18,6 +17,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from contextrouter.runtime.local_files import read_local_file
+from contextrouter.runtime.threads import work_aside
 from contextrouter.server.citation_links import FILES, is_part
 from contextrouter.server.endpoints import Endpoint, Exchange
 from contextrouter.server.error_responses import Refused
@@ -55,7 +55,7 @@ async def get_file(exchange: Exchange) -> web.StreamResponse:
     file = exchange.server.router.engine.connections.file(source, document) if document else None
     if document is None or file is None or (scope is not None and is_part(document)):
         raise _not_there()
-    content = await asyncio.to_thread(read_local_file, file, MOST_BYTES)
+    content = await work_aside(read_local_file, file, MOST_BYTES)
     if content is None:
         raise _not_there()
     data, changed_at = content

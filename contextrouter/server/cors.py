@@ -42,8 +42,8 @@ def cors_headers(method: str, headers: Mapping[str, str], origin: str) -> dict[s
     }
     if not is_preflight(method, headers):
         return answer
-    parts = headers.get("Access-Control-Request-Headers", "").split(",")
-    names = [name for part in parts[:_MOST] if _TOKEN.fullmatch(name := part.strip())]
+    wanted_headers = headers.get("Access-Control-Request-Headers", "").split(",")
+    names = [name for part in wanted_headers[:_MOST] if _TOKEN.fullmatch(name := part.strip())]
     answer |= {
         "Access-Control-Allow-Methods": METHODS,
         "Access-Control-Max-Age": MAX_AGE,

@@ -87,7 +87,7 @@ class SignedTokens:
         """Return what a token grants. Raises Refused (401)."""
         settings, key = self._settings, self._key_of(token)
         if key is None:
-            raise _refused("it is signed with a key that is not known")
+            raise _refusal("it is signed with a key that is not known")
         try:
             claims: Mapping[str, Any] = self._library.decode(
                 token,
@@ -99,7 +99,7 @@ class SignedTokens:
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except self._library.PyJWTError as error:
-            raise _refused(str(error) or type(error).__name__) from None
+            raise _refusal(str(error) or type(error).__name__) from None
         return Grant(f"token {claims['sub']}"[:200], self._scope(claims))
 
     def _scope(self, claims: Mapping[str, Any]) -> Scope:
@@ -111,11 +111,11 @@ class SignedTokens:
             compartments = compartments.split()  # as OAuth writes its scopes
         compartments = [] if compartments is None else compartments
         if not (tenant is None or (isinstance(tenant, str) and tenant)):
-            raise _refused(f"its claim {settings.tenant_claim!r} is no text")
+            raise _refusal(f"its claim {settings.tenant_claim!r} is no text")
         if not isinstance(compartments, list) or not all(isinstance(name, str) for name in compartments):
-            raise _refused(f"its claim {settings.compartments_claim!r} is no list of texts")
+            raise _refusal(f"its claim {settings.compartments_claim!r} is no list of texts")
         if ceiling is not None and ceiling not in SENSITIVITIES:
-            raise _refused(f"its claim {settings.ceiling_claim!r} is none of {', '.join(SENSITIVITIES)}")
+            raise _refusal(f"its claim {settings.ceiling_claim!r} is none of {', '.join(SENSITIVITIES)}")
         return Scope(tenant=tenant, compartments=frozenset(compartments), ceiling=ceiling or "public")
 
     def _key_of(self, token: str) -> Any:
@@ -142,12 +142,12 @@ class SignedTokens:
 
     def _read_set(self, text: str) -> dict[str, Any]:
         """Return the public keys of a JWKS for signatures, by their ids. Raises ValueError."""
-        key_set = json.loads(text)
-        entries = key_set.get("keys") if isinstance(key_set, dict) else None
-        if not isinstance(entries, list):
+        document = json.loads(text)
+        listed = document.get("keys") if isinstance(document, dict) else None
+        if not isinstance(listed, list):
             raise ValueError("it is no JWKS: it has no list `keys`")
         keys: dict[str, Any] = {}
-        for number, entry in enumerate(entries[:100]):
+        for number, entry in enumerate(listed[:100]):
             if not isinstance(entry, dict) or entry.get("kty") not in ("RSA", "EC", "OKP") or "d" in entry:
                 continue  # no public key
             if entry.get("use", "sig") == "sig":
@@ -176,7 +176,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def _refused(reason: str) -> Refused:
+def _refusal(reason: str) -> Refused:
     detail = f"The token is not taken: {reason[:300]}."
     headers = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
     return Refused(401, "invalid_token", detail, headers=headers)

@@ -236,8 +236,8 @@ def check_tokens(settings: Settings, problems: Problems) -> None:
             message = f"the key is missing: a token of another {name} would be taken. Set it."
             problems.add(("jwt", name), message)
     parts = urlsplit(jwt.jwks_url)
-    here = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if jwt.jwks_url and not (parts.scheme == "https" or (parts.scheme == "http" and here)):
+    is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if jwt.jwks_url and not (parts.scheme == "https" or (parts.scheme == "http" and is_local)):
         problems.add(("jwt", "jwks_url"), "keys come over https, or from this machine. Give such an address.")
 
 

@@ -144,8 +144,8 @@ def _matching_facts(
     for fact in facts:
         subject, object = frozenset(analyse(fact.subject)), frozenset(analyse(fact.object))
         predicate = frozenset(analyse(fact.predicate.replace("_", " ")))
-        asked = any(name and name <= terms and predicate & (terms - name) for name in (subject, object))
-        if asked and not any(subject | object <= sentence.words | sentence.title for sentence in chosen):
+        is_answer = any(name and name <= terms and predicate & (terms - name) for name in (subject, object))
+        if is_answer and not any(subject | object <= sentence.words | sentence.title for sentence in chosen):
             matching.append(fact)
     return matching
 
@@ -171,8 +171,8 @@ def _is_covered(
     """Whether the best block holds enough of the question. The longer a question is, the less of it stands in
     one block; of two words both count, for one says little, unless it is a name.
     """
-    words, own = len(weight), _terms_of_topic(question, frozenset(query_terms(question).terms))
-    if words == 2 and coverage > 0 and weight.keys() == own:
+    words, topic = len(weight), _terms_of_topic(question, frozenset(query_terms(question).terms))
+    if words == 2 and coverage > 0 and weight.keys() == topic:
         sentences = blocks[0].sentences
         present = frozenset[str]().union(*(s.words | s.title for s in sentences)) & weight.keys()
         names = {term for name in _NAME.findall(question) for term in analyse(name)}
@@ -282,8 +282,8 @@ def _terms_of_topic(question: str, terms: frozenset[str]) -> frozenset[str]:
 
 def _kind_terms(question: str) -> frozenset[str]:
     """The words of a question that only say what it asks for, such as the day of "on which day"."""
-    found = (asks.search(question) for asks, _ in _KINDS)
-    return frozenset(term for match in found if match for term in analyse(match[0]))
+    matches = (asks.search(question) for asks, _ in _KINDS)
+    return frozenset(term for match in matches if match for term in analyse(match[0]))
 
 
 def _asks_for_kind(question: str) -> bool:

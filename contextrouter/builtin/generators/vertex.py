@@ -142,8 +142,8 @@ class VertexGenerator(Generator):
         request = types.GenerateContentRequest(
             model=self._connection.resource, contents=contents, generation_config=config
         )
-        system = _texts_of(messages, "system")
-        if system and _texts_of(messages, "user", "assistant"):
+        system = _texts_by(messages, "system")
+        if system and _texts_by(messages, "user", "assistant"):
             parts = [types.Part(text="\n\n".join(system))]
             request.system_instruction = types.Content(role="system", parts=parts)
         if schema is not None:
@@ -200,7 +200,7 @@ class _Answer:
         )
 
 
-def _texts_of(messages: Sequence[Mapping[str, str]], *roles: str) -> list[str]:
+def _texts_by(messages: Sequence[Mapping[str, str]], *roles: str) -> list[str]:
     """The texts of messages of these roles that are not blank: the service refuses a blank one."""
     return [
         message["content"]
@@ -216,7 +216,7 @@ def _contents(messages: Sequence[Mapping[str, str]]) -> list[Any]:
     from google.cloud.aiplatform_v1 import types
 
     contents: list[Any] = []
-    alone = not _texts_of(messages, "user", "assistant")
+    alone = not _texts_by(messages, "user", "assistant")
     for message in clean_messages(messages):
         if not message["content"].strip() or (message["role"] == "system" and not alone):
             continue

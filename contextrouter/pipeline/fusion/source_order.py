@@ -211,8 +211,8 @@ def lists_by_source(candidates: Candidates) -> dict[str, list[int]]:
     by_source: dict[str, list[int]] = {}
     for n, ranked in enumerate(candidates.lists):
         by_source.setdefault(ranked.source, []).append(n)
-    found = {ranked.source for ranked in candidates.lists if ranked.hits}
-    return {source: positions for source, positions in by_source.items() if source in found}
+    sources = {ranked.source for ranked in candidates.lists if ranked.hits}
+    return {source: positions for source, positions in by_source.items() if source in sources}
 
 
 def by_best_rank(rows: Iterable[Sequence[int]]) -> list[int]:

@@ -9,10 +9,10 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Source, legs_of
+from contextrouter.contracts.kinds import source_kind
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
 from contextrouter.pipeline.connection_titles import jobs_out_of_scope
-from contextrouter.pipeline.engine import kind_of
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
 from contextrouter.text.analysis import says_something
@@ -48,7 +48,7 @@ def make_plan(
     limits = restrictions(intent, request, rag, route, now or datetime.now(ZoneInfo(rag.timezone)))
     planner = _Planner(intent, request, settings, limits, pool)
     for name, source in sources.items():
-        if kind_of(source) == "fact":
+        if source_kind(source) == "fact":
             planner.add_facts(name, cast(FactSource, source))
         else:
             planner.add_source(name, cast(Source, source), sources)
@@ -85,14 +85,14 @@ class _Planner:
         self.rag, self.route = settings.for_route(intent.kind)
         self.entities = () if "entities" in self.route.ignore else intent.entities
         self.candidates = max(self.rag.candidates, final_limit(request) or 0)
-        self.named = self._named_legs()
+        self.named = self._legs_by_name()
         self.calls: list[Call] = []
         self.excluded: dict[str, str] = {}
         self._queries: dict[tuple[str, str, int, bool], Query] = {}
 
     def add_source(self, name: str, source: Source, sources: Collection[str]) -> None:
         """Add the calls to a provider or a connector among `sources`, or say why there are none."""
-        kind = kind_of(source)
+        kind = source_kind(source)
         keys = self._keys(kind, name, SourceKeys())
         if why := self._why_excluded(name, kind, keys) or self._why_not_live(name, kind, keys, sources):
             self.excluded[name] = why
@@ -129,7 +129,7 @@ class _Planner:
     def _preferred(self, source: Source, query: Query) -> list[Query]:
         """Return the query for documents of the preferred period alone, which a store is asked as well."""
         period = self.limits.preferred
-        return [query.replace(period=period)] if period and kind_of(source) == "provider" else []
+        return [query.replace(period=period)] if period and source_kind(source) == "provider" else []
 
     def _texts(self, count: int) -> list[str]:
         """Return the queries, at most `count`. One query alone is the text that is searched."""
@@ -139,7 +139,7 @@ class _Planner:
         others = [text for text in intent.queries if text != intent.text]
         return [intent.text, *others][:count]
 
-    def _named_legs(self) -> set[str]:
+    def _legs_by_name(self) -> set[str]:
         """Return the legs that a route or a request names, or that the intent asks for."""
         intent = self.intent
         named = {*(self.route.legs or ()), *(self.request.legs or ())}

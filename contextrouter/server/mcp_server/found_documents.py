@@ -32,17 +32,15 @@ class FoundDocuments:
     def id_of(self, envelope: Envelope, citation: Citation, caller: Caller) -> str:
         """Return the id of a document that is shown."""
         document, source = envelope.document, self._source_of(envelope, citation)
-        number = document.id or envelope.id[:16]
+        name = document.id or envelope.id[:16]
         by_id = self._reads_by_id(source)
         if by_id:
-            number = document.parent or number
-        if not (_FOREIGN if document.untrusted else _OWN).fullmatch(
-            number
-        ):  # no text of a stranger, no novel
-            by_id, number = False, envelope.id[:16]
+            name = document.parent or name
+        if not (_FOREIGN if document.untrusted else _OWN).fullmatch(name):  # no text of a stranger, no novel
+            by_id, name = False, envelope.id[:16]
         if not by_id:
-            self._kept.put((_rights(caller), source, number), document, weight=len(document.content) + 500)
-        return f"{source}:{number}"
+            self._kept.put((_rights(caller), source, name), document, weight=len(document.content) + 500)
+        return f"{source}:{name}"
 
     def _source_of(self, envelope: Envelope, citation: Citation) -> str:
         sources = [seal.source for seal in envelope.provenance]
@@ -53,13 +51,13 @@ class FoundDocuments:
 
     async def fetch(self, id: str, caller: Caller) -> Document | None:
         """Return the document of an id, as the caller may see it; None: there is none. Raises SourceError."""
-        source, _, number = id.partition(":")
+        source, _, name = id.partition(":")
         if caller.sources is not None and source not in caller.sources:
             return None
-        document = self._kept.get((_rights(caller), source, number))
-        if document is None and self._reads_by_id(source):
-            return await self._router.document(source, number, scope=caller.scope)
-        return document
+        entry = self._kept.get((_rights(caller), source, name))
+        if entry is None and self._reads_by_id(source):
+            return await self._router.document(source, name, scope=caller.scope)
+        return entry
 
 
 def _rights(caller: Caller) -> tuple[Any, ...]:

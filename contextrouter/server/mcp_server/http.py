@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from contextrouter.runtime.threads import work_aside
 from contextrouter.server.auth import Caller
 from contextrouter.server.cors import allows
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState
@@ -57,17 +58,17 @@ class McpEndpoint:
         token = _caller.set(exchange.caller)
         try:
             body = await exchange.read_body()
-            return await _answer(await self._made(), exchange, body)
+            return await _answer(await self._server_of_tools(), exchange, body)
         finally:
             _caller.reset(token)
             self._running -= 1
 
-    async def _made(self) -> Any:
+    async def _server_of_tools(self) -> Any:
         """Return the MCP server. Its package is large: it is loaded in a thread for the first request."""
         async with self._making:
             if self._mcp is None:
                 module = "contextrouter.server.mcp_server.tools"
-                tools: Any = await asyncio.to_thread(importlib.import_module, module)
+                tools: Any = await work_aside(importlib.import_module, module)
                 self._mcp = tools.make_mcp_server(self._server.router, lambda _: _caller.get(), self._server)
         return self._mcp
 
@@ -104,7 +105,7 @@ async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
         "server": None,
     }
     parts = [{"type": "http.request", "body": body, "more_body": False}]
-    status, fields, content = 500, [], bytearray()
+    status, response_headers, response_body = 500, [], bytearray()
 
     async def receive() -> Any:
         return (
@@ -112,10 +113,10 @@ async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
         )  # the client stays: else this is cancelled
 
     async def send(message: Any) -> None:
-        nonlocal status, fields
+        nonlocal status, response_headers
         if message["type"] == "http.response.start":
-            status, fields = message["status"], message["headers"]
-        content.extend(message.get("body", b""))
+            status, response_headers = message["status"], message["headers"]
+        response_body.extend(message.get("body", b""))
 
     application = mcp.streamable_http_app(
         stateless_http=True,
@@ -125,8 +126,8 @@ async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
     )
     async with mcp.session_manager.run():
         await application(scope, receive, send)
-    response = web.Response(body=bytes(content), status=status)
-    for name, value in fields:
+    response = web.Response(body=bytes(response_body), status=status)
+    for name, value in response_headers:
         if name not in (b"content-length", b"connection"):
             response.headers[name.decode("latin-1")] = value.decode("latin-1")
     return response

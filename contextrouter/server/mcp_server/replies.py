@@ -92,24 +92,24 @@ class Pager:
             fenced = fence if fence is not None and part.endswith(fence.end) else None
             body = part[len(fenced.begin) + 1 : -len(fenced.end) - 1] if fenced else part
             at = start.character if index == start.part else 0
-            text = body[at:]
+            remainder = body[at:]
             overhead = 2 + (tokens.count(msgspec.json.encode(entries[index]).decode()) if entries else 0)
             overhead += tokens.count(f"{fenced.begin}{fenced.end}") + 2 if fenced else 0
-            if tokens.count(text) + overhead <= budget:
-                page.append(fenced.around(text) if fenced else text)
-                budget -= tokens.count(text) + overhead
+            if tokens.count(remainder) + overhead <= budget:
+                page.append(fenced.around(remainder) if fenced else remainder)
+                budget -= tokens.count(remainder) + overhead
                 continue
             if page:
                 return Page(parts=page, cursor=_cursor(call, Place(index)))
-            piece = tokens.truncate(text, max(1, budget - overhead - 4)) or text[:1]
-            excerpt = piece.rstrip() + CUT
+            piece = tokens.truncate(remainder, max(1, budget - overhead - 4)) or remainder[:1]
+            text = piece.rstrip() + CUT
             end = Place(index, at + len(piece))
-            return Page(parts=[fenced.around(excerpt) if fenced else excerpt], cursor=_cursor(call, end))
+            return Page(parts=[fenced.around(text) if fenced else text], cursor=_cursor(call, end))
         return Page(parts=page, cursor=None)
 
 
-def _cursor(call: Sequence[Any], place: Place) -> str:
-    text = f"{_hash_call(call)}:{place.part}:{place.character}"
+def _cursor(call: Sequence[Any], position: Place) -> str:
+    text = f"{_hash_call(call)}:{position.part}:{position.character}"
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
@@ -130,7 +130,7 @@ def format_document(context: Context, index: int, detail: Detail, fence: Fence |
     about = [citation.source, *_whereabouts(citation, foreign)]
     block = " — ".join([f"### [{citation.number}] {_short_title(citation, foreign)}", *about])
     if detail != "titles":
-        block += f"\n{escape_marks(_shown_text(document, detail))}"
+        block += f"\n{escape_marks(_text_of_document(document, detail))}"
     return fence.around(block) if fence is not None and foreign else block
 
 
@@ -143,11 +143,11 @@ def _whereabouts(citation: Citation, foreign: bool) -> list[str]:
 
 def beginning(document: Document, fence: Fence | None) -> str:
     """Return the beginning of a document's text, within the fence where a stranger wrote it."""
-    text = escape_marks(_shown_text(document, "brief"))
+    text = escape_marks(_text_of_document(document, "brief"))
     return fence.around(text) if fence is not None and document.untrusted else text
 
 
-def _shown_text(document: Document, detail: Detail) -> str:
+def _text_of_document(document: Document, detail: Detail) -> str:
     content = (clean(document.content)[0] if document.untrusted else document.content).strip()
     if detail == "brief" and len(content) > _BRIEF:
         return content[:_BRIEF].rsplit(" ", 1)[0] + CUT
@@ -170,12 +170,12 @@ def make_entry(context: Context, index: int, id: str) -> Mapping[str, Any]:
         "title": _short_title(citation, foreign),
         "url": (clean_line(citation.url) if foreign else citation.url)[:1000],
         "source": citation.source,
-        **_located(citation),
+        **_locate(citation),
         "score": round(envelope.normalized, 4),
     }
 
 
-def _located(citation: Citation) -> Mapping[str, Any]:
+def _locate(citation: Citation) -> Mapping[str, Any]:
     """The job and the place of a document, as far as they are known."""
     values = {name: getattr(citation, name) for name in ("job", "page", "line", "seconds")}
     return {name: value for name, value in values.items() if value not in ("", None)}

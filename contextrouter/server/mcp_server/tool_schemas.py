@@ -56,7 +56,7 @@ def plain_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> d
         if key in ("title", "$defs") or (key == "default" and value is None):
             continue
         if key == "properties":
-            plain[key] = {name: plain_schema(argument, definitions) for name, argument in value.items()}
+            plain[key] = {name: plain_schema(part, definitions) for name, part in value.items()}
         elif key == "items" and isinstance(value, Mapping):
             plain[key] = plain_schema(value, definitions)
         else:

@@ -102,8 +102,8 @@ class Tools:
         parts = [format_document(context, index, detail, fence) for index in indexes]
         entries = [make_entry(context, index, self._id(context, index, caller)) for index in indexes]
         page = self._pager.page(parts, start, key, entries=entries, fence=fence)
-        documents = entries[start.part : start.part + len(page.parts)]
-        details = {"documents": documents, "total": len(parts)}
+        page_entries = entries[start.part : start.part + len(page.parts)]
+        details = {"documents": page_entries, "total": len(parts)}
         text = [notice, *page.parts] if notice and page.parts else page.parts
         return make_result(context, text, page.cursor, details)
 
@@ -132,19 +132,20 @@ class Tools:
         results: dict[str, Mapping[str, Any]] = {}
         for index in range(len(context.envelopes)):
             entry = make_entry(context, index, self._id(context, index, caller))
-            result = {key: entry[key] for key in ("id", "title", "url")}
-            result["text"] = beginning(context.envelopes[index].document, fence)
-            results.setdefault(entry["id"], result)
-        reply: dict[str, Any] = {"results": []}
+            text = beginning(context.envelopes[index].document, fence)
+            results.setdefault(
+                entry["id"], {key: entry[key] for key in ("id", "title", "url")} | {"text": text}
+            )
+        answer: dict[str, Any] = {"results": []}
         if fence is not None:
-            reply["notice"] = fence.notice
-        budget = self._pager.budget // 2  # it goes out twice: as text, and as structured content
-        for item in results.values():
-            reply["results"].append(item)
-            if len(reply["results"]) > 1 and tokens.count(encode_json(reply).decode()) > budget:
-                reply["results"].pop()
+            answer["notice"] = fence.notice
+        budget = self._pager.budget // 2  # it is told twice: as text, and as structured content
+        for result in results.values():
+            answer["results"].append(result)
+            if len(answer["results"]) > 1 and tokens.count(encode_json(answer).decode()) > budget:
+                answer["results"].pop()
                 break
-        return make_json_result(reply)
+        return make_json_result(answer)
 
     async def fetch(self, id: Id, call: Call, cursor: Cursor = None) -> CallToolResult:
         """Return a document by its id, from `search` or `route`. Where it is long, `next_cursor` leads to its
@@ -152,7 +153,7 @@ class Tools:
         """
         key = ["fetch", id]
         start = self._pager.start(cursor, key)
-        with self._admitted(call) as caller:
+        with self._admit(call) as caller:
             async with self._slots:
                 document = await self._found.fetch(id, caller)
         if document is None:
@@ -162,7 +163,7 @@ class Tools:
         body = fence.around(text) if fence else text
         page = Pager(self._pager.budget // 2).page([body], start, key, fence=fence)
         title = clean_line(document.title) if fence else document.title
-        reply = {
+        answer = {
             "id": id,
             "title": title[:300],
             "text": "\n\n".join([fence.notice, *page.parts] if fence else page.parts),
@@ -170,13 +171,13 @@ class Tools:
             "metadata": about(document, id.partition(":")[0]),
             "next_cursor": page.cursor,
         }
-        return make_json_result(reply)
+        return make_json_result(answer)
 
     def _id(self, context: Context, index: int, caller: Caller) -> str:
         return self._found.id_of(context.envelopes[index], context.citations[index], caller)
 
     @contextmanager
-    def _admitted(self, call: Call) -> Iterator[Caller]:
+    def _admit(self, call: Call) -> Iterator[Caller]:
         """Admit a call for the length of a block. Errors are those of a tool."""
         secrets = self._router.settings.secrets
         with _tool_errors(secrets):
@@ -188,7 +189,7 @@ class Tools:
         self, call: Call, question: str, names: Sequence[str] | None, demands: Mapping[str, Any]
     ) -> tuple[Context, Caller]:
         """Route a question with the caller's scope, sources and limits, and what the agent demands."""
-        with self._admitted(call) as caller:
+        with self._admit(call) as caller:
             allowed = check_sources(caller, names)
             sources = None if allowed is None else tuple(allowed)
             as_of, labels = demands.get("as_of"), demands.get("labels")

@@ -146,7 +146,7 @@ def _passages(document: Document) -> Iterator[Document]:
     end = 0
     for number, cut in enumerate(cuts):
         start = document.content.find(cut.text, end)
-        place = place_at(document, start, start + len(cut.text)) if start >= 0 else {}
+        position = place_at(document, start, start + len(cut.text)) if start >= 0 else {}
         end = start + len(cut.text) if start >= 0 else end
         common = {key: value for key, value in document.metadata.items() if key not in _OF_WHOLE}
         yield document.replace(
@@ -157,5 +157,5 @@ def _passages(document: Document) -> Iterator[Document]:
             parent=document.id,
             snippet=cut.text[:SNIPPET_CHARACTERS],
             media_type="text/plain" if "json" in document.media_type else document.media_type,
-            metadata={**common, **place},
+            metadata={**common, **position},
         )

@@ -142,12 +142,12 @@ class StoreFile:
         stop = Stop(deadline)
         self._running.add(stop)
         try:
-            return await self._run(self._readers, self._read, work, stop, missing)
+            return await self._run_in(self._readers, self._read, work, stop, missing)
         except asyncio.CancelledError:
             stop.abandoned = True
             raise
 
-    async def _run(self, threads: Threads, work: Callable[..., T], *args: object) -> T:
+    async def _run_in(self, threads: Threads, work: Callable[..., T], *args: object) -> T:
         """Run work in threads. Raises SourceError where they were closed before it began."""
         try:
             return await threads.run(work, *args)
@@ -175,19 +175,19 @@ class StoreFile:
             ready = prepare() if prepare else None
             return self.write_here(lambda connection: work(connection, ready))  # type: ignore[arg-type]  # work takes the state only where a state is handed over
 
-        return await self._run(self._writer, run)
+        return await self._run_in(self._writer, run)
 
     async def alone(self, statement: str) -> None:
         """Run one statement outside a transaction, such as VACUUM."""
         if self._writer is None:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._run(self._writer, self._alone, statement)
+        await self._run_in(self._writer, self._alone, statement)
 
     async def replace_by(self, at: Path) -> None:
         """Put the database at `at` in the place of this one, in one transaction."""
         if self._writer is None:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._run(self._writer, self._replace_by, at)
+        await self._run_in(self._writer, self._replace_by, at)
 
     def _replace_by(self, at: Path) -> None:
         with self._errors(None):
@@ -289,10 +289,10 @@ class StoreFile:
             raise
         finally:
             with self._turn:
-                kept = not damaged and self._readers is not None and identity == self._identity
-                if kept:
+                is_same = not damaged and self._readers is not None and identity == self._identity
+                if is_same:
                     self._idle.append(connection)
-            if not kept:  # the store was closed meanwhile, or another file is in the place of this one
+            if not is_same:  # the store was closed meanwhile, or another file is in the place of this one
                 connection.close()
 
     def _take(self, new: bool) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
