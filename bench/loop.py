@@ -95,10 +95,10 @@ def cases() -> list[Case]:
     return [
         ("3 sources, 30 documents", few, "quick otters", {}),
         ("30 sources, 1000 documents", sources(30, 1_000, 100), "quick otters", {}),
-        ("the same, with trace", sources(30, 300, 100), "quick otters", {"trace": True}),
-        ("long question", few, words(4_000)[:LONG], {"trace": True}),
+        ("the same, with trace", sources(30, 300, 100), "quick otters", {"detail": "trace"}),
+        ("long question", few, words(4_000)[:LONG], {"detail": "trace"}),
         ("long question, other words", few, " ".join(f"w{n}" for n in range(4_000))[:LONG], {}),
-        ("long question in Chinese", few, ("獺在河裡游泳時間" * 2_400)[:LONG], {"trace": True}),
+        ("long question in Chinese", few, ("獺在河裡游泳時間" * 2_400)[:LONG], {"detail": "trace"}),
         ("3000 exclusions", long, " ".join(f"-w{n}" for n in range(3_000))[: LONG - 7] + " otters", {}),
         (
             "1000 phrases",

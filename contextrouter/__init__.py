@@ -35,6 +35,7 @@ from contextrouter.contracts import (
     SupportsEntityVectors,
     SupportsFacets,
     SupportsFetch,
+    SupportsFiles,
     SupportsGraph,
     SupportsInspect,
     SupportsMentions,
@@ -95,6 +96,7 @@ from contextrouter.model import (
 from contextrouter.pipeline.answerability import Answerability
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.distribution import VERSION
+from contextrouter.runtime.portal import Portal
 from contextrouter.scope import Scope
 from contextrouter.settings import Rag, Settings
 
@@ -139,6 +141,7 @@ __all__ = [
     "Plugin",
     "PluginError",
     "PluginNotFound",
+    "Portal",
     "Problem",
     "Provenance",
     "Provider",
@@ -167,6 +170,7 @@ __all__ = [
     "SupportsEntityVectors",
     "SupportsFacets",
     "SupportsFetch",
+    "SupportsFiles",
     "SupportsGraph",
     "SupportsInspect",
     "SupportsMentions",

@@ -28,6 +28,7 @@ FIELDS = (
     "media_type",
     "title",
     "url",
+    "job",
     "labels",
     "keywords",
 )

@@ -9,17 +9,14 @@ import asyncio
 import logging
 import math
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from contextrouter.answering import Answering, to_answer
-from contextrouter.answering.closing import closing
-from contextrouter.answering.conversation import Draft
 from contextrouter.cache import (
     EmbeddingCache,
     ResultCache,
@@ -38,22 +35,27 @@ from contextrouter.contracts import (
     Plugin,
     Provider,
     Stage,
-    Thought,
 )
 from contextrouter.errors import ContextRouterError
-from contextrouter.model import Answer, Context, Plan, Request, RequestFields, SourceReport
+from contextrouter.model import Answer, Context, Document, Plan, Request, RequestFields, SourceReport
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Clock, Engine
 from contextrouter.pipeline.interpretation import request_of
 from contextrouter.pipeline.run import Run, run
+from contextrouter.pipeline.whole_documents import whole_document
 from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
+from contextrouter.runtime.threads import work_aside
+from contextrouter.scope import Scope
 from contextrouter.settings import Settings, load
 from contextrouter.settings.instances import add_provided
 from contextrouter.settings.sources import check_sources
 from contextrouter.text import tokens
+
+if TYPE_CHECKING:
+    from contextrouter.answering import Answering
 
 log = logging.getLogger("contextrouter")
 
@@ -141,9 +143,10 @@ class ContextRouter:
     ) -> None:
         await self.aclose()
 
-    async def open(self) -> None:
-        """Open every plugin. Called by `async with`, and by the first request where there is none; all wait
-        for one opening.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open every plugin, or only those of `kinds`, such as "interpreter"; a question opens the others
+        that it needs. Called by `async with`, and by the first request where there is none; all wait for one
+        opening.
         """
         loop = asyncio.get_running_loop()
         if self._open_in is loop:
@@ -154,24 +157,26 @@ class ContextRouter:
                     "This router is open in another event loop. Close it there, or make one router per loop."
                 )
             self._loop, self._opening = loop, SingleFlight()
-        await self._opening.run(b"", math.inf, self._open)
+        await self._opening.run(b"", math.inf, lambda: self._open(kinds))
 
-    async def _open(self) -> None:
+    async def _open(self, kinds: Collection[str] | None) -> None:
         self.engine = Engine(
             self.settings, self.instances, scores=self._scores, embeddings=self._embeddings, clock=self._clock
         )
-        self._versions = Versions(self.instances.sources, self.settings.cache.version_seconds)
+        self._versions = Versions(
+            self.instances.sources, self.settings.cache.version_seconds, self.engine.limits.abandoned
+        )
         self._running = Running()
         try:
             if self.settings.rag.cache_enabled:
                 await self.cache.open()
-            if self.settings.rag.token_budget:
-                await asyncio.to_thread(tokens.count, "")  # load the tokenizer before a question waits for it
-            if self.settings.rag.calibrate:
-                await asyncio.to_thread(
+            if kinds is None and self.settings.rag.token_budget:
+                await work_aside(tokens.count, "")  # load the tokenizer before a question waits for it
+            if kinds is None and self.settings.rag.calibrate:
+                await work_aside(
                     import_module, "contextrouter.pipeline.calibration.calibrated_values"
                 )  # or the first one would load it
-            await self.instances.open()
+            await self.instances.open(kinds)
             self._open_in = self._loop
         except BaseException:
             try:
@@ -244,9 +249,22 @@ class ContextRouter:
                 task.cancel()
                 await asyncio.wait([task])
 
+    async def document(self, source: str, id: str, *, scope: Scope | None = None) -> Document | None:
+        """Return the whole document that a source has under an id, as `scope` may see it; None: there is
+        none, or the source cannot read by id. A chunk has the id of its document in `parent`.
+
+        Raises SourceError, and SourceTimeout after `[rag] timeout_seconds`.
+        """
+        await self.open()
+        with self._running.track():
+            seconds = self.settings.rag.timeout_seconds
+            return await whole_document(self.engine, source, id, scope, seconds)
+
     @cached_property
     def answering(self) -> Answering:
         """What writes answers. Raises SettingsError for a file of examples that is wrong."""
+        from contextrouter.answering import Answering  # a route alone needs none of it
+
         return Answering(self.settings, self.instances, self.registry)
 
     async def answer(self, question: str | Request, **fields: Unpack[RequestFields]) -> Answer:
@@ -256,6 +274,8 @@ class ContextRouter:
         the text says so, and `outcome` why. Raises what `route` raises, and PluginError when the generator
         fails and nothing writes in its place.
         """
+        from contextrouter.answering import to_answer
+
         request = request_of(question, fields)
         context = await self.route(request)
         return to_answer(await self.answering.whole(self.answering.make_order(request), context), context)
@@ -264,14 +284,15 @@ class ContextRouter:
         self, question: str | Request, **fields: Unpack[RequestFields]
     ) -> AsyncIterator[str | Answer]:
         """Yield the text of the answer in pieces, and last the Answer. Raises as `answer`."""
+        from contextrouter.answering import Draft, to_answer, visible_pieces
+        from contextrouter.answering.closing import closing
+
         request = request_of(question, fields)
         context = await self.route(request)
-        async with closing(self.answering.pieces(self.answering.make_order(request), context)) as pieces:
+        writing = self.answering.pieces(self.answering.make_order(request), context)
+        async with closing(visible_pieces(writing)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Draft):
-                    yield to_answer(piece, context)
-                elif not isinstance(piece, Thought):
-                    yield str(piece)
+                yield to_answer(piece, context) if isinstance(piece, Draft) else str(piece)
 
     def _deadline(self, request: Request) -> Deadline:
         return Deadline.after(request.deadline or self.settings.rag.timeout_seconds)

@@ -2,111 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import typing
+from typing import Any, NamedTuple
 
 import msgspec
 
-from contextrouter.model import Answer, Context, Envelope, Plan, SourceReport, Step
-
-LONGEST_QUERY = 200
-"""Characters of a query that the coverage repeats."""
-CUT = " […]"
+from contextrouter.model import Answer, Context, Intent, Provenance, SourceReport
+from contextrouter.model.plain_form import SHORT, Detail, builtins, shorten
+from contextrouter.pipeline.answerability import Answerability
 
 
-def plain(value: Any, *, trace: bool = True) -> Any:
-    """Return nouns as mappings, sequences and scalars, without vectors: they are large, and nobody reads
-    them.
+class PlainField(NamedTuple):
+    """A field of the plain form of a noun. One that is not required may be left out."""
 
-    A context has `queries`, and its provenance names each query by its place there: a long question is not
-    repeated for every document. Without `trace`, which holds every document that was lost, it has none.
+    name: str
+    hint: Any
+    required: bool = False
+
+
+QUERIES = PlainField("queries", tuple[str, ...])
+ADDED: dict[type, list[PlainField]] = {
+    Context: [
+        QUERIES,
+        PlainField("route", str, required=True),
+        PlainField("answerability", Answerability, required=True),
+        PlainField("degraded", bool, required=True),
+    ],
+    SourceReport: [PlainField("calls", int)],
+}
+"""The fields that plain forms have beside those of their nouns."""
+LEFT_OUT = {(Context, "trace"), (SourceReport, "query"), (Intent, "question")}
+"""Required fields of nouns that some level of detail leaves out."""
+
+
+def plain_fields(noun: type[msgspec.Struct]) -> list[PlainField]:
+    """Return the fields of the plain form of a noun, from the noun itself: for every description of it."""
+    hints, short = typing.get_type_hints(noun, include_extras=True), SHORT.get(noun)
+    fields = []
+    for field in msgspec.structs.fields(noun):
+        if field.name == "vector":
+            continue
+        hint = int if (noun, field.name) == (Provenance, "query") else hints[field.name]  # its place
+        is_shown = (short is None or field.name in short) and (noun, field.name) not in LEFT_OUT
+        fields.append(PlainField(field.name, hint, field.required and is_shown))
+    return [*fields, *ADDED.get(noun, [])]
+
+
+def plain(value: Any, detail: Detail = "trace") -> Any:
+    """Return nouns as mappings, sequences and scalars, without vectors: contexts and answers in the `detail`
+    asked for, all else whole.
     """
-    if isinstance(value, Answer):
-        fields = {name: getattr(value, name) for name in value.__struct_fields__ if name != "context"}
-        return {**msgspec.to_builtins(fields), "context": plain(value.context, trace=trace)}
-    if isinstance(value, Context):
-        return _plain_context(value, trace=trace)
-    return msgspec.to_builtins(_drop_vectors(value), enc_hook=_encode_number)
-
-
-def _plain_context(context: Context, *, trace: bool) -> dict[str, Any]:
-    light = context.replace(
-        envelopes=tuple([_drop_vectors(envelope) for envelope in context.envelopes]),
-        coverage=tuple(map(shorten_query, context.coverage)),
-    )
-    steps = context.trace.steps if trace else ()
-    lost = [envelope for step in steps for envelope in step.lost]
-    queries = list(
-        dict.fromkeys(
-            [
-                *context.intent.queries,
-                *[seal.query for envelope in (*context.envelopes, *lost) for seal in envelope.provenance],
-            ]
-        )
-    )
-    numbers = {query: number for number, query in enumerate(queries)}
-    result: dict[str, Any] = {}
-    for name in light.__struct_fields__:
-        if name != "trace":
-            result[name] = msgspec.to_builtins(getattr(light, name), enc_hook=_encode_number)
-    _number_queries(result["envelopes"], numbers)
-    result["queries"] = queries
-    if trace:
-        result["trace"] = {
-            "plan": msgspec.to_builtins(_drop_vectors(context.trace.plan), enc_hook=_encode_number),
-            "steps": [msgspec.to_builtins(_drop_vectors(step), enc_hook=_encode_number) for step in steps],
-        }
-        for step in result["trace"]["steps"]:
-            _number_queries(step["lost"], numbers)
-    result["answerability"] = msgspec.to_builtins(context.answerability)
-    result["degraded"] = context.degraded
-    return result
-
-
-def _number_queries(envelopes: Iterable[Mapping[str, Any]], numbers: Mapping[str, int]) -> None:
-    for envelope in envelopes:
-        for seal in envelope["provenance"]:
-            seal["query"] = numbers[seal["query"]]
+    return value.to_dict(detail) if isinstance(value, Context | Answer) else builtins(value)
 
 
 def shorten_query(report: SourceReport) -> SourceReport:
     """Return a report with the beginning of its query."""
-    if len(report.query) <= LONGEST_QUERY:
-        return report
-    return report.replace(query=report.query[:LONGEST_QUERY] + CUT)
-
-
-def _drop_vectors(value: Any) -> Any:
-    if isinstance(value, Envelope):
-        return value.replace(vector=None)
-    if isinstance(value, Step):
-        return value.replace(lost=tuple(_drop_vectors(envelope) for envelope in value.lost))
-    if isinstance(value, Plan):
-        return value.replace(
-            calls=tuple(call.replace(query=call.query.replace(vector=None)) for call in value.calls)
-        )
-    return value
-
-
-def _encode_number(value: Any) -> Any:
-    """Encode a number of another library (numpy) as a float, anything else as its text."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return str(value)
-
-
-def encode_json(value: Any) -> bytes:
-    """Return plain values as JSON in UTF-8. A lone surrogate, which UTF-8 cannot encode, becomes "?"."""
-    try:
-        return msgspec.json.encode(value, enc_hook=_encode_number)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_replace_surrogates(msgspec.to_builtins(value, enc_hook=_encode_number)))
-
-
-def _replace_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    return [_replace_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
+    query = shorten(report.query)
+    return report if query == report.query else report.replace(query=query)

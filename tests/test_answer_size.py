@@ -6,7 +6,8 @@ import pytest
 from support.serving import serve_router
 
 from contextrouter import ContextRouter, Document, Hit
-from contextrouter.serialization import encode_json, plain
+from contextrouter.model.plain_form import encode_json
+from contextrouter.serialization import plain
 from contextrouter.testing import Fixed
 
 LONG = "獺在河裡" * 4_700  # 18,800 characters, 56,400 bytes
@@ -27,7 +28,7 @@ async def test_a_long_question_is_not_repeated_for_every_document():
         0
     }
     assert {report["query"] for report in told["coverage"]} == {LONG[:200] + " […]"}
-    without = plain(context, trace=False)
+    without = plain(context, "full")
     assert "trace" not in without
     once = len(LONG.encode())  # it is the question, three times in the intent, and once in `queries`
     assert 5 * once < len(encode_json(without)) < 5.5 * once
@@ -37,8 +38,8 @@ async def test_a_long_question_is_not_repeated_for_every_document():
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_of_the_server_has_a_trace_if_the_body_wants_one(stream: bool):
     async with serve_router(ContextRouter(SETTINGS, connectors=SOURCES)) as ask:
-        plain_answer = await ask("/v1/route", {"question": "獺", "stream": stream})
-        traced = await ask("/v1/route", {"question": "獺", "stream": stream, "trace": True})
+        plain_answer = await ask("/v1/route", {"question": "獺", "stream": stream, "detail": "full"})
+        traced = await ask("/v1/route", {"question": "獺", "stream": stream, "detail": "trace"})
     first, second = (answer.events[-1][1] if stream else answer.json for answer in (plain_answer, traced))
     assert "trace" not in first
     assert [step["name"] for step in second["trace"]["steps"]][:2] == ["interpret", "plan"]

@@ -116,9 +116,9 @@ async def test_the_official_client_gets_errors_as_its_own():
                 await client.chat.completions.create(**{**asked(), "model": "gpt-nothing"})
             with pytest.raises(openai.UnprocessableEntityError):
                 await client.chat.completions.create(model="contextrouter", messages=[], temperature=0.5)
-            with pytest.raises(openai.BadRequestError, match="tools"):
+            with pytest.raises(openai.BadRequestError, match="tool_choice"):
                 await client.chat.completions.create(
-                    **asked(), tools=[{"type": "function", "function": {"name": "f"}}]
+                    **asked(), tools=[{"type": "function", "function": {"name": "f"}}], tool_choice="required"
                 )
             with pytest.raises(openai.BadRequestError, match="no user message"):
                 await client.chat.completions.create(
@@ -539,7 +539,7 @@ async def test_quotes_are_of_documents_alone_and_of_strangers_without_their_fenc
     assert told["choices"][0]["message"]["content"] == "A page opens. [1]"
 
 
-@pytest.mark.parametrize("role", ["tool", "root", ""])
+@pytest.mark.parametrize("role", ["critic", "root", ""])
 async def test_roles_and_parts_that_cannot_be_read_are_refused_by_place(role: str):
     wanted, _ = made("x")
     async with serve_router(wanted) as ask:

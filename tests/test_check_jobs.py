@@ -47,7 +47,7 @@ def failures(cli: CommandLine, at: Path) -> dict[tuple[str, str], str]:
         (
             JOB + "[transforms.chunk]\noverlap = 200\ntarget = 100\n",
             ("transform", "chunk"),
-            "settings.toml:12: transforms.chunk: overlap 200, target 100 and maximum 1024 are out of order.",
+            "settings.toml:13: transforms.chunk: overlap 200, target 100 and maximum 1024 are out of order.",
         ),
         (
             '[stages.full]\nuse = "hydrate"\nsource = "libb"\n[rag]\nstages = ["full"]\n',

@@ -53,8 +53,8 @@ async def test_an_answer_with_its_trace_is_encoded_in_a_thread(monkeypatch: pyte
     recorder = Recorder(router_endpoints.plain)
     monkeypatch.setattr(router_endpoints, "plain", recorder)
     async with serve_router(router("otter")) as ask:
-        for trace in (False, True):
-            assert (await ask("/v1/route", {"question": "otter", "trace": trace})).status == 200
+        for detail in ("full", "trace"):
+            assert (await ask("/v1/route", {"question": "otter", "detail": detail})).status == 200
     assert recorder.away == [False, True]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from contextrouter import Completion, ContractError, MissingDependency, PluginError, Writing
 from contextrouter.builtin.generators.anthropic import Anthropic
@@ -76,6 +78,31 @@ async def test_a_question_of_one_word_is_answered_from_one_document():
         "### [1] Otters — site\nAn otter swims and eats fish.\n\n### [2] Zoo — site\nThe zoo has one otter.\n"
     )
     assert (await Extractive().complete(asked("What is an otter?", context))).text.endswith("fish. [1]")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("On which days do we deploy?", "We deploy on Tuesdays. [1]"),
+        ("Where does rain come from?", "Clouds give rain. [2]"),
+        ("What does rain look like?", "Clouds give rain. [2]"),
+        ("What happens on a payday?", NOTHING),
+    ],
+)
+async def test_words_that_only_say_what_is_asked_for_need_not_stand_in_the_answer(question: str, answer: str):
+    context = "### [1] Releases — site\nWe deploy on Tuesdays.\n\n### [2] Weather — site\nClouds give rain.\n"
+    assert (await Extractive(sentences=1).complete(asked(question, context))).text == answer
+
+
+async def test_a_fact_answers_by_its_object_unless_a_sentence_says_it():
+    context = (
+        "### [1] The tower — site\nRobert Stevenson built it.\n\n"
+        "### Facts\n- Ana — teaches_at — Harbour College\n- Robert Stevenson — built — tower\n"
+    )
+    taught = await Extractive().complete(asked("Who teaches at Harbour College?", context))
+    assert taught.text == "- Ana — teaches_at — Harbour College"
+    built = await Extractive().complete(asked("Who built the tower?", context))
+    assert built.text == "Robert Stevenson built it. [1]"
 
 
 async def test_quotes_stand_in_the_order_of_the_context_and_come_one_by_one():
@@ -173,6 +200,33 @@ async def test_a_server_that_is_gone_is_an_error_that_names_it_and_no_key(cls: A
 
 async def _all(pieces: Any) -> list[Any]:
     return [piece async for piece in pieces]
+
+
+@pytest.mark.parametrize("cls", [OpenAI, Anthropic])
+async def test_a_ping_asks_the_server_for_nothing_that_costs(cls: Any):
+    generator = cls.example()
+    await generator.open()
+    await generator.ping()
+    assert generator._server.requests == []
+    await generator._server.aclose()
+    with pytest.raises(PluginError, match=r"Connection error\. Check base_url"):
+        await generator.ping()
+    await generator.aclose()
+
+
+@pytest.mark.parametrize(("status", "is_there"), [(200, True), (404, True), (401, False), (503, False)])
+async def test_a_server_that_refuses_the_key_or_fails_fails_the_ping(status: int, is_there: bool):
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"data": []}, status=status)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app) as server:
+        generator = OpenAI(model="m", base_url=str(server.make_url("/v1")))
+        await generator.open()
+        with nullcontext() if is_there else pytest.raises(PluginError, match=str(status)):
+            await generator.ping()
+        await generator.aclose()
 
 
 @pytest.mark.parametrize("cls", [OpenAI, Anthropic])

@@ -10,9 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
-from support.serving import router
-
-from contextrouter.server.mcp_server import http
+from support.serving import router, serve_router
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -21,14 +19,8 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 @asynccontextmanager
 async def served(**serve: Any) -> AsyncIterator[str]:
     """The address of a server over two documents."""
-    address = asyncio.get_running_loop().create_future()
-    made = router({"serve": serve})
-    task = asyncio.create_task(http.serve_http(made, host="127.0.0.1", port=0, listening=address.set_result))
-    try:
-        yield await asyncio.wait_for(address, 60)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+    async with serve_router(router({"serve": serve}), agents_only=True) as ask:
+        yield f"{ask.url}/mcp"
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from contextrouter import ContextRouter, Document, Intent, Interpreter, Period, 
 from contextrouter.builtin.interpreters.normalize import Normalize
 from contextrouter.builtin.interpreters.periods import Periods
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.cli.explain import print_intent
+from contextrouter.cli.views.context_explanation import print_intent
 from contextrouter.contracts import Entry
 from contextrouter.testing.builders import interpreter_context
 from contextrouter.text.day_spans import Calendar
@@ -49,6 +49,15 @@ def test_each_phrase_of_the_table_gives_its_days(line: str):
     ("question", "expected"),
     [
         ("after 2026-01-31 before 2026-02-10", "2026-02-01 2026-02-09"),
+        ("between March 5 and March 3 2025", "- -"),
+        ("between November 5 and February 3 2026", "2025-11-05 2026-02-03"),
+        ("what happened in week 53 of 2020", "2020-12-28 2021-01-03"),
+        ("what happened in week 53 of 2021", "- -"),
+        ("the report of 2026-W09", "2026-02-23 2026-03-01"),
+        ("in der Kalenderwoche 7 2026", "2026-02-09 2026-02-15"),
+        ("la semaine 7 de 2026", "2026-02-09 2026-02-15"),
+        ("from week 3 of 2026 to week 5 of 2026", "2026-01-12 2026-02-01"),
+        ("week 7 of the course", "- -"),
         ("since 1999 and until 2003", "1999-01-01 2003-12-31"),
         ("from Monday to Wednesday", "2026-02-23 2026-02-25"),
         ("between November and February", "2025-11-01 2026-02-28"),

@@ -139,11 +139,11 @@ def test_an_unknown_name_lists_what_there_is():
     assert "freshness" in str(caught.value)
 
 
-def test_a_constructor_s_value_error_names_the_table_and_its_line(tmp_path: Path):
+def test_a_constructor_s_value_error_names_the_table_and_the_line_of_the_key(tmp_path: Path):
     (tmp_path / "settings.toml").write_text(
         '[rag]\nstages = ["freshness"]\n[stages.freshness]\nhalf_life_days = -1.0\n'
     )
-    with pytest.raises(SettingsError, match=r"settings.toml:3: stages.freshness: half_life_days -1.0 is not"):
+    with pytest.raises(SettingsError, match=r"settings.toml:4: stages.freshness: half_life_days -1.0 is not"):
         ContextRouter.from_toml(tmp_path / "settings.toml")
 
 

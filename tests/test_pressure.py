@@ -283,7 +283,7 @@ async def ask_many(router: ContextRouter, count: int) -> list[Context | AllSourc
 
 @pytest.mark.case("ASY-20")
 @pytest.mark.parametrize(
-    "rag", [{"timeout_seconds": 1.0}, {"timeout_seconds": 0.5, "max_concurrency": 2}], ids=["default", "two"]
+    "rag", [{"timeout_seconds": 3.0}, {"timeout_seconds": 3.0, "max_concurrency": 2}], ids=["default", "two"]
 )
 async def test_a_source_that_hangs_never_takes_another_one_down(rag: dict[str, float]):
     settings = {"rag": {**rag, "cache_enabled": False}, "limits": {"breaker_failures": 3}}
@@ -297,10 +297,12 @@ async def test_a_source_that_hangs_never_takes_another_one_down(rag: dict[str, f
 
 
 @pytest.mark.case("ASY-20")
-async def test_a_source_that_hangs_leaves_half_of_few_slots_to_many_sources():
-    settings = {"rag": {"timeout_seconds": 1.0, "max_concurrency": 4, "cache_enabled": False}}
-    good = {f"good{number}": Fixed("found") for number in range(5)}
-    async with ContextRouter(settings, connectors={"a_hanging": Hanging(), **good}) as router:
+@pytest.mark.parametrize("slots", [1, 2, 4, 7])
+async def test_sources_that_hang_take_no_slot_of_others_however_few_there_are(slots: int):
+    settings = {"rag": {"timeout_seconds": 1.0, "max_concurrency": slots, "cache_enabled": False}}
+    hanging = {f"a_hanging{number}": Hanging() for number in range(5)}
+    good = {f"good{number}": Fixed("found") for number in range(3)}
+    async with ContextRouter(settings, connectors={**hanging, **good}) as router:
         answers = await ask_many(router, 10)
     contexts = [answer for answer in answers if isinstance(answer, Context)]
     assert len(contexts) == 10
@@ -313,17 +315,13 @@ async def test_a_call_without_a_slot_does_not_count_against_its_source():
         "rag": {"timeout_seconds": 0.2, "max_concurrency": 1, "cache_enabled": False},
         "limits": {"breaker_failures": 2},
     }
-    sources = {"a_hanging": Hanging(), "good": Fixed("found")}
-    async with ContextRouter(settings, connectors=sources) as router:
-        lost = await ask_many(router, 3)
-        assert {type(answer) for answer in lost} == {AllSourcesFailed}
+    async with ContextRouter(settings, connectors={"hanging": Hanging()}) as router:
+        lost = await ask_many(router, 5)
         reports = [
             report for error in lost if isinstance(error, AllSourcesFailed) for report in error.reports
         ]
-        assert {r.error for r in reports if r.source == "good"} == {
-            "no slot was free by the request's deadline"
-        }
-        assert router.engine.limits.breaker("good", "default").closed
+        assert [r.error for r in reports].count("no slot was free by the request's deadline") == 4
+        assert router.engine.limits.breaker("hanging", "default").closed
 
 
 async def test_a_slow_source_leaves_the_share_of_others_free():

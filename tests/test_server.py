@@ -53,7 +53,7 @@ class Concurrent(Fixed):
 
 async def test_route_answers_with_the_whole_context():
     async with serve_router(router()) as ask:
-        answer = await ask("/v1/route", {"question": "what?", "trace": True})
+        answer = await ask("/v1/route", {"question": "what?", "detail": "trace"})
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
     told = answer.json
@@ -248,23 +248,54 @@ async def test_a_request_has_the_id_it_came_with_or_a_new_one():
     assert all(re.fullmatch("[0-9a-f]{16}", each.headers["X-Request-Id"]) for each in (odd, long))
 
 
+@pytest.mark.case("NEW-10")
 async def test_pages_of_other_sites_are_let_in_only_when_listed():
-    wanted = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    """What a browser asks before a page sends is answered for the names it asks for, whatever they are."""
+    names = "authorization,content-type,x-stainless-os,x-request-id"
+    wanted = {
+        "Origin": "https://app.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": f"{names},no name,x\u00e4",
+    }
     async with serve_router(router({"serve": {"cors_origins": ["https://app.example"]}})) as ask:
-        before = await ask("/v1/route", method="OPTIONS", headers=wanted)
-        other = await ask("/v1/route", method="OPTIONS", headers={**wanted, "Origin": "https://evil.example"})
+        before = await ask("/v1/chat/completions", method="OPTIONS", headers=wanted)
+        others = [
+            await ask("/v1/route", method="OPTIONS", headers={**wanted, "Origin": origin})
+            for origin in ("https://evil.example", "https://app.example.evil.example", "null", "")
+        ]
         answer = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
         stream = await ask(
             "/v1/route", {"question": "q", "stream": True}, headers={"Origin": "https://app.example"}
         )
+        refused = await ask("/v1/nothing", {"question": "q"}, headers={"Origin": "https://app.example"})
     async with serve_router(router()) as ask:
         closed = await ask("/v1/route", {"question": "q"}, headers={"Origin": "https://app.example"})
-    assert before.headers["Access-Control-Allow-Origin"] == "https://app.example"
-    assert "authorization" in before.headers["Access-Control-Allow-Headers"]
-    assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
-    assert stream.headers["Access-Control-Allow-Origin"] == "https://app.example"
+    assert (before.status, before.headers["Access-Control-Allow-Origin"]) == (204, "https://app.example")
+    assert before.headers["Access-Control-Allow-Headers"] == names.replace(",", ", ")
+    assert before.headers["Access-Control-Max-Age"] == "600"
+    assert before.headers["Vary"] == "Origin, Access-Control-Request-Headers"
+    for each in (answer, stream, refused):
+        assert each.headers["Access-Control-Allow-Origin"] == "https://app.example"
+        assert "x-request-id" in each.headers["Access-Control-Expose-Headers"]
     assert re.fullmatch("[0-9a-f]{16}", stream.headers["X-Request-Id"])
-    assert not any(name.startswith("Access-Control") for each in (other, closed) for name in each.headers)
+    assert not any(name.startswith("Access-Control") for each in (*others, closed) for name in each.headers)
+
+
+@pytest.mark.case("NEW-47")
+async def test_without_keys_a_name_of_this_machine_is_one_that_the_settings_list():
+    docker = {"Host": "Host.Docker.internal:8791"}
+    async with serve_router(router({"serve": {"allowed_hosts": ["host.docker.internal"]}})) as ask:
+        listed = await ask("/v1/sources", headers=docker)
+        others = [
+            await ask("/v1/sources", headers={"Host": host})
+            for host in ("x.host.docker.internal", "host.docker.internal.evil.example", "evil.example", "[")
+        ]
+    async with serve_router(router()) as ask:
+        unlisted = await ask("/v1/sources", headers=docker)
+    assert listed.status == 200
+    assert {each.status for each in (*others, unlisted)} <= {400, 403}
+    assert unlisted.json["code"] == "host_not_allowed"
+    assert "'host.docker.internal' is one, add it to [serve] allowed_hosts" in unlisted.json["detail"]
 
 
 async def test_more_requests_at_once_than_allowed_are_refused_at_once():
@@ -388,7 +419,7 @@ async def test_the_openapi_document_is_of_the_types_that_validate():
 async def test_strange_texts_arrive_and_are_answered():
     odd = [document("x", "half \ud800 a pair, \x00 and \u202e"), document("<script>alert(1)</script>")]
     async with serve_router(router(answer=odd)) as ask:
-        answer = await ask("/v1/route", {"question": "\x00 \U0001f600 \u202e '; DROP"})
+        answer = await ask("/v1/route", {"question": "\x00 \U0001f600 \u202e '; DROP", "detail": "full"})
     assert answer.status == 200
     assert answer.json["envelopes"][0]["document"]["content"] == "half \ufffd a pair, \x00 and \u202e"
 

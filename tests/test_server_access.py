@@ -259,14 +259,16 @@ async def _everything(docs: list[Any], scope: dict[str, Any], careless: bool) ->
         async with serve_router(made, token=KEY) as ask:
             for stream in (False, True):
                 told.append(
-                    (await ask("/v1/route", {"question": "what", "stream": stream, "trace": True})).text
+                    (await ask("/v1/route", {"question": "what", "stream": stream, "detail": "trace"})).text
                 )
                 messages = [{"role": "user", "content": "what"}]
                 body = {"model": "contextrouter", "messages": messages, "stream": stream}
                 told.append((await ask("/v1/chat/completions", body)).text)
             told.append((await ask("/v1/plan", {"question": "what"})).text)
             wider = {"ceiling": "restricted", "compartments": ["hr", "law"]}
-            told.append((await ask("/v1/route", {"question": "what", "trace": True, "scope": wider})).text)
+            told.append(
+                (await ask("/v1/route", {"question": "what", "detail": "trace", "scope": wider})).text
+            )
             told.append((await ask("/v1/route", {"question": ""})).text)
             told += [
                 (await ask(path)).text

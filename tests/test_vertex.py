@@ -14,7 +14,7 @@ from google.cloud import vectorsearch_v1 as types
 from support.vertex import Script, Step, listening, opened
 
 from contextrouter import ContextRouter, Document, Period, Query, Scope
-from contextrouter.builtin.providers.vertex import Vertex, collection
+from contextrouter.builtin.providers.vertex import Vertex, collection, write
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.contracts import Entry, Partial
 from contextrouter.errors import ContractError, IngestError, SettingsError, SourceError
@@ -57,13 +57,41 @@ async def test_hits_have_cosines_vectors_and_their_documents():
         assert hits[0].document == Document(id="a", content="moon", title="Moon")
 
 
-async def test_distances_that_are_negative_products_are_turned_round():
-    async with store() as (vertex, server, _):
-        server.sign = -1.0
-        await vertex.upsert([entry("a", "moon", X), entry("b", "sun", Y)])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("index", ["", "ann"])
+async def test_one_distance_alone_is_read_by_the_sign_that_the_service_gives(index: str, sign: float):
+    """A product may come negated. One result has no order that tells it: a vector compared with itself does."""
+    async with store(index=index) as (vertex, server, script):
+        server.sign = sign
+        await vertex.upsert([entry("a", "moon", [-0.6, 0.8])])
+        if index:
+            await vertex.migrate()
         hits = await vertex.search(Query(text="moon", leg="vector", vector=X))
-        assert [(hit.document.id, hit.score) for hit in hits] == [("a", 1.0), ("b", 0.0)]
-        assert (await vertex.status())["distance to itself"] == "-1.0000"
+        assert [(hit.document.id, pytest.approx(hit.score)) for hit in hits] == [("a", -0.6)]
+        assert (await vertex.status())["distance to itself"] == f"{sign:.4f}"
+        script.seen.clear()
+        await find(vertex)
+        assert script.methods() == ["SearchDataObjects"], "asked for once"
+
+
+async def test_an_index_of_cosine_distances_is_read_as_one():
+    async with store(index="ann") as (vertex, server, _):
+        await vertex.upsert([entry("a", "moon", [0.6, 0.8]), entry("b", "sun", [-1.0, 0.0])])
+        await vertex.migrate()
+        (index,) = server.indexes.values()
+        index.distance_metric = types.DistanceMetric.COSINE_DISTANCE
+        hits = await vertex.search(Query(text="moon", leg="vector", vector=X))
+        scores = [(hit.document.id, hit.score) for hit in hits]
+        assert scores == [("a", pytest.approx(0.6)), ("b", pytest.approx(-1.0))]
+
+
+async def test_an_index_that_the_settings_do_not_name_is_not_used():
+    async with store(index="ann") as (vertex, server, _):
+        await vertex.migrate()
+        await vertex.upsert([entry("a", "moon", [0.6, 0.8])])
+        async with store(server) as (other, _, _):
+            (hit,) = await other.search(Query(text="moon", leg="vector", vector=X))
+            assert list(hit.vector or ()) == pytest.approx([0.6, 0.8]), "all vectors were compared"
 
 
 async def test_text_finds_what_has_all_words_first_then_what_has_some():
@@ -75,10 +103,8 @@ async def test_text_finds_what_has_all_words_first_then_what_has_some():
         found = await find(vertex, "Which moon raises the tides?", "text")
         assert found[0] == "both"
         assert sorted(found) == ["both", "moon", "tide"]
-        assert script.methods() == ["BatchSearchDataObjects"] * 2
-        script.seen.clear()
+        assert script.methods() == ["BatchSearchDataObjects"], "all words and each word, in one request"
         assert await find(vertex, "moon tides", "text", limit=1) == ["both"]
-        assert script.methods() == ["BatchSearchDataObjects"], "what has all the words was enough"
 
 
 async def test_phrases_and_exclusions_hold():
@@ -111,7 +137,7 @@ async def test_a_question_of_very_many_words_asks_for_the_longest():
         question = " ".join(f"w{n}" for n in range(500)) + " extraordinary"
         script.seen.clear()
         assert await find(vertex, question, "text") == ["a"]
-        assert script.methods() == ["BatchSearchDataObjects"] * 2
+        assert script.methods() == ["BatchSearchDataObjects"]
 
 
 async def test_scope_period_and_filters_go_to_the_service_before_the_limit():
@@ -301,6 +327,14 @@ async def test_vectors_of_another_model_are_refused_and_text_goes_on():
             await vertex.search(Query(text="", leg="vector", vector=[1.0, 2.0, 3.0]))
 
 
+async def test_an_embedder_of_another_length_than_dimensions_is_named_before_a_write():
+    async with store(dimensions=2) as (vertex, server, _):
+        with pytest.raises(SourceError, match=r"model 'big' have 3 dimensions.*set dimensions = 3, and"):
+            await vertex.embedded_by("big", 3)
+        await vertex.embedded_by("small", 2)
+        assert server.objects == {}
+
+
 async def test_an_entry_that_cannot_be_stored_is_refused_before_anything_is_written():
     async with store() as (vertex, server, _):
         await vertex.upsert([entry("a", "moon")])
@@ -329,6 +363,38 @@ async def test_an_object_of_another_program_is_reported_and_left_out():
         assert hits.reason == "1 objects of the collection were not written by contextrouter"
 
 
+class Forgetful(CollectionServer):
+    """A service that forgets the page, the filter, or a deletion."""
+
+    forgets = ""
+
+    def _query(self, request: Any) -> Any:
+        if self.forgets == "filter":
+            request.filter = {"role": "document"}
+        answer = super()._query(request)
+        if self.forgets == "page":
+            answer.next_page_token = "1"
+        return answer
+
+    def _delete(self, requests: Any) -> Any:
+        return super()._delete([] if self.forgets == "deletion" else requests)
+
+
+async def test_a_service_that_forgets_holds_nobody_in_a_circle(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(write, "VISIBLE", 0)
+    server = Forgetful("library", 2)
+    async with store(server) as (vertex, _, _):
+        await vertex.upsert([entry("a", "moon"), entry("b", "sun", tenant="acme")])
+        server.forgets = "page"
+        with pytest.raises(SourceError, match="gives the same page of a list again and again"):
+            await vertex.fingerprints()
+        server.forgets = "filter"
+        assert await vertex.tenants() == [None, "acme"]
+        server.forgets = "deletion"
+        with pytest.raises(SourceError, match="still lists 4 objects that were removed"):
+            await vertex.clear()
+
+
 # What the service refuses
 
 
@@ -341,13 +407,70 @@ async def test_the_service_refuses_ids_of_another_form(id: str):
             await vertex._connection.call(raw.objects.create_data_object, request)
 
 
-async def test_the_service_refuses_a_batch_of_more_than_a_thousand():
+@pytest.mark.parametrize("kind", ["create", "update", "delete"])
+async def test_the_service_refuses_a_batch_of_more_than_a_thousand(kind: str):
+    title = kind.title()
     async with store() as (vertex, _, _):
         raw = vertex._get_collection()
-        deletes = [types.DeleteDataObjectRequest(name=f"{PARENT}/dataObjects/a")] * 1001
-        request = types.BatchDeleteDataObjectsRequest(parent=PARENT, requests=deletes)
+        requests = [getattr(types, f"{title}DataObjectRequest")()] * 1001
+        request = getattr(types, f"Batch{title}DataObjectsRequest")(parent=PARENT, requests=requests)
         with pytest.raises(SourceError, match="1001 requests in a batch; at most 1000"):
-            await vertex._connection.call(raw.objects.batch_delete_data_objects, request)
+            await vertex._connection.call(getattr(raw.objects, f"batch_{kind}_data_objects"), request)
+
+
+async def test_the_service_refuses_a_listing_with_pages_of_more_than_a_thousand():
+    async with store() as (vertex, _, _):
+        request = types.QueryDataObjectsRequest(parent=PARENT, page_size=1001)
+        with pytest.raises(SourceError, match="page_size 1001; at most 1000"):
+            await vertex._connection.call(vertex._get_collection().searches.query_data_objects, request)
+
+
+async def test_the_service_has_no_upsert():
+    async with store() as (vertex, _, _):
+        raw, call = vertex._get_collection(), vertex._connection.call
+        create = types.CreateDataObjectRequest(parent=PARENT, data_object_id="a", data_object={})
+        await call(raw.objects.create_data_object, create)
+        with pytest.raises(SourceError, match="AlreadyExists"):
+            await call(raw.objects.create_data_object, create)
+        for method in ("update", "delete"):
+            name = f"{PARENT}/dataObjects/b"
+            fields = {"data_object": {"name": name}} if method == "update" else {"name": name}
+            request = getattr(types, f"{method.title()}DataObjectRequest")(**fields)
+            with pytest.raises(SourceError, match=r"'.*/dataObjects/b' was not found"):
+                await call(getattr(raw.objects, f"{method}_data_object"), request)
+
+
+@pytest.mark.parametrize("id", ["Library", "a_b", ""])
+async def test_the_service_refuses_names_of_collections_and_indexes_of_another_form(id: str):
+    async with store() as (vertex, _, _):
+        admin, location = vertex._get_collection().admin, vertex._get_collection().location
+        requests = {
+            "collection": types.CreateCollectionRequest(parent=location, collection_id=id, collection={}),
+            "index": types.CreateIndexRequest(parent=PARENT, index_id=id, index={"index_field": "vector"}),
+        }
+        for kind, request in requests.items():
+            with pytest.raises(SourceError, match=f"{kind}_id {id!r} is not valid"):
+                await vertex._connection.call(getattr(admin, f"create_{kind}"), request)
+
+
+@pytest.mark.parametrize("hint", ["index", "", "knn"])
+async def test_an_index_refuses_filters_and_fields_that_it_does_not_hold(hint: str):
+    """Without a hint, an index is used where there is one."""
+    async with store(index="ann") as (vertex, _, _):
+        await vertex.migrate()
+        raw = vertex._get_collection()
+        hints = {"knn": {"knn_hint": {}}, "index": {"index_hint": {"name": f"{PARENT}/indexes/ann"}}, "": {}}
+        search = {"search_field": "vector", "vector": {"values": X}, "search_hint": hints[hint]}
+        for more, problem in (
+            ({"filter": {"$or": [{"tenant": "-"}, {"id": "a"}]}}, r"\['id'\] are no filter_fields"),
+            ({"output_fields": {"data_fields": ["owner"]}}, r"\['owner'\] are no store_fields"),
+        ):
+            request = types.SearchDataObjectsRequest(parent=PARENT, vector_search={**search, **more})
+            if hint == "knn":
+                await vertex._connection.call(raw.searches.search_data_objects, request)
+                continue
+            with pytest.raises(SourceError, match=problem):
+                await vertex._connection.call(raw.searches.search_data_objects, request)
 
 
 @pytest.mark.parametrize(
@@ -356,6 +479,7 @@ async def test_the_service_refuses_a_batch_of_more_than_a_thousand():
         ({"$not": {"role": {"$eq": "chunk"}}}, r"operator '\$not' is not supported"),
         ({"role": {"$exists": True}}, r"operator '\$exists' is not supported"),
         ({"updated": {"$in": [1, 2]}}, r"\$in takes strings only"),
+        ({"role": {"$eq": None}}, r"\$eq takes no null"),
         ({"updated": {"$gt": "x"}}, r"\$gt takes numbers only"),
     ],
 )
@@ -413,9 +537,17 @@ def test_keys_of_search_apps_lead_to_the_right_name(tmp_path: Path):
     ("keys", "problem"),
     [
         ({}, "collection is empty"),
-        ({"collection": "a/b"}, "no name"),
+        ({"collection": "a/b"}, "collection 'a/b' is not allowed as a name.*such as 'a-b'"),
+        ({"collection": "My Library_2"}, "such as 'my-library-2'"),
+        ({"collection": "c" * 64}, "Give 1 to 63 small letters"),
+        ({"collection": "c", "index": "ANN"}, "index 'ANN' is not allowed.*such as 'ann'"),
+        ({"collection": "c", "target_recall": 0.9}, "target_recall 0.9 is for an index.*Set `index`"),
+        ({"collection": "c", "location": "US Central"}, "location 'US Central' is no region"),
+        ({"collection": "c", "location": "us-central1-a"}, "is a zone. Give its region, 'us-central1'"),
+        ({"collection": "c", "endpoint": "localhost:99999"}, "has no port from 1 to 65535"),
+        ({"collection": "c", "endpoint": "host.example.org:0"}, "has no port from 1 to 65535"),
         ({"collection": "c", "location": ""}, "location is empty"),
-        ({"collection": "c", "target_recall": 2.0}, "target_recall 2.0 is out of range"),
+        ({"collection": "c", "index": "i", "target_recall": 2.0}, "target_recall 2.0 is out of range"),
         ({"collection": "c", "request_timeout": 0.0}, "request_timeout 0.0"),
         ({"collection": "c", "endpoint": "http://x/y"}, "endpoint 'http://x/y' is no host"),
         ({"collection": "c", "dimensions": -1}, "dimensions -1"),
@@ -426,6 +558,24 @@ def test_keys_of_search_apps_lead_to_the_right_name(tmp_path: Path):
 def test_a_wrong_key_says_what_is_wrong(keys: Mapping[str, Any], problem: str):
     with pytest.raises(ValueError, match=problem):
         Vertex(**keys)
+
+
+def test_a_wrong_value_is_shown_at_the_line_of_its_key(tmp_path: Path):
+    """Whatever the plugin: a message that begins with a key stands where that key was set."""
+    path = tmp_path / "settings.toml"
+    table = '[rag]\nprovider = "vertex"\n\n[providers.vertex]\nproject = "p"\ncollection = "library"\n'
+    for key, line in (("location", 'location = "Mars"'), ("target_recall", "target_recall = 0.9")):
+        path.write_text(f"{table}{line}\n")
+        with pytest.raises(SettingsError, match=rf"settings.toml:7: providers.vertex: {key} "):
+            ContextRouter.from_toml(path)
+
+
+@pytest.mark.parametrize("settings", ['[rag]\nprovider = "vertex"\n', '[rag]\nprovider = "vertex_index"\n'])
+def test_a_provider_without_its_table_is_reported_at_the_line_that_names_it(tmp_path: Path, settings: str):
+    path = tmp_path / "settings.toml"
+    path.write_text(settings)
+    with pytest.raises(SettingsError, match=r"settings.toml:2: providers.vertex\w*: "):
+        ContextRouter.from_toml(path)
 
 
 async def test_before_open_a_call_says_so_and_without_a_project_open_says_so(monkeypatch: pytest.MonkeyPatch):
@@ -465,6 +615,20 @@ async def test_migrate_makes_collection_and_index_and_status_says_how_they_stand
             await vertex.ping()
         with pytest.raises(SourceError, match="Set `dimensions`"):
             await vertex.migrate()
+
+
+async def test_two_processes_that_migrate_at_once_make_one_collection_and_one_index():
+    server = CollectionServer()
+    server.polls = 2
+    async with listening(server) as (endpoint, script):
+        script.always = Step(delay=0.002)
+        keys = {"collection": "library", "project": "p", "dimensions": 2, "index": "ann"}
+        async with (
+            opened(Vertex(endpoint=endpoint, **keys)) as first,
+            opened(Vertex(endpoint=endpoint, **keys)) as second,
+        ):
+            made = await asyncio.gather(first.migrate(), second.migrate())
+        assert sorted(number for numbers in made for number in numbers) == [1, 2]
 
 
 LEGS = {("vector", "ok"), ("text", "ok")}
@@ -509,7 +673,7 @@ async def test_ingestion_fills_the_store_once_and_questions_find_what_sqlite_fin
         script.seen.clear()
         (report,) = (await run(path)).values()
         assert (report.added, report.changed, report.unchanged, report.embedded) == (0, 0, 4, 0)
-        assert [name for name in script.methods() if "Create" in name or "Update" in name] == []
+        assert [name for name in script.methods() if name.startswith("Batch")] == []
         (tmp_path / "docs" / "bread.md").unlink()
         for settings in (path, other):
             (report,) = (await run(settings)).values()

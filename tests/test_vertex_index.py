@@ -30,7 +30,7 @@ async def index(
     texts: Any = None, server: IndexServer | None = None, **keys: Any
 ) -> AsyncIterator[tuple[VertexIndex, IndexServer, Script]]:
     server = server or IndexServer()
-    keys = {"index_endpoint": "1", "deployed_index": "library_v3", "index": "2", "project": "p", **keys}
+    keys = {"index_endpoint": "1", "deployed_index": "example", "index": "2", "project": "p", **keys}
     async with listening(server) as (endpoint, script):
         provider = VertexIndex(texts=texts or Memory(), endpoint=endpoint, **keys)
         async with opened(provider):
@@ -58,32 +58,71 @@ async def test_neighbours_come_with_their_texts_and_cosines():
             (Document(id="b", content="sun", kind="book"), 1.0),
             (Document(id="a", content="moon"), 0.6),
         ]
-        assert script.methods() == ["FindNeighbors"]
-        assert server.asked[0].deployed_index_id == "library_v3"
+        assert script.methods() == ["FindNeighbors", "ReadIndexDatapoints", "FindNeighbors"]
+        assert server.asked[0].deployed_index_id == "example"
         assert server.asked[0].index_endpoint == "projects/p/locations/us-central1/indexEndpoints/1"
         await provider.ping()
 
 
+@pytest.mark.parametrize("vectors", [{"c": X, "a": [0.6, 0.8], "b": [-1.0, 0.0]}, {"a": [-0.6, 0.8]}])
 @pytest.mark.parametrize(
-    ("distance", "measure"),
+    ("measure", "distance"),
     [
-        ("dot_product", lambda product: -product),
-        ("cosine", lambda product: 1 - product),
-        ("squared_l2", lambda product: 2 - 2 * product),
+        ("", float),  # an index that names no measure
+        ("DOT_PRODUCT_DISTANCE", float),
+        ("DOT_PRODUCT_DISTANCE", lambda product: -product),
+        ("COSINE_DISTANCE", lambda product: 1 - product),
+        ("SQUARED_L2_DISTANCE", lambda product: 2 - 2 * product),
     ],
 )
-async def test_every_distance_becomes_a_cosine(distance: str, measure: Any):
-    async with index(distance=distance) as (provider, server, _):
-        server.distance = measure
-        await provider.upsert(
-            [entry("a", "moon", [0.6, 0.8]), entry("b", "sun", [-1.0, 0.0]), entry("c", "x", X)]
-        )
-        hits = await provider.search(Query(text="", leg="vector", vector=X))
-        assert [(hit.document.id, pytest.approx(hit.score, abs=1e-6)) for hit in hits] == [
-            ("c", 1.0),
-            ("a", 0.6),
-            ("b", -1.0),
-        ]
+async def test_a_distance_is_read_by_the_measure_of_its_index(
+    measure: str, distance: Any, vectors: dict[str, list[float]]
+):
+    """One distance alone has no order that tells what it is. Whether a product comes negated, a stored vector
+    tells that is compared with itself.
+    """
+    server = IndexServer()
+    server.measure, server.distance = measure, distance
+    async with index(server=server) as (provider, _, script):
+        await provider.upsert([entry(id, "x", vector) for id, vector in vectors.items()])
+        for _ in range(2):
+            script.seen.clear()
+            hits = await provider.search(Query(text="", leg="vector", vector=X))
+            scores = [(hit.document.id, pytest.approx(hit.score, abs=1e-6)) for hit in hits]
+            assert scores == [(id, vector[0]) for id, vector in vectors.items()]
+        assert script.methods() == ["FindNeighbors"], "asked for once"
+
+
+async def test_an_index_that_measures_no_cosine_is_refused_at_the_start():
+    server = IndexServer()
+    server.measure = "L1_DISTANCE"
+    with pytest.raises(SourceError, match=r"compares with 'L1_DISTANCE' in .*Make an index with one of DOT_"):
+        async with index(server=server):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("deployed", "problem"),
+    [
+        (
+            {"library_v4": "2", "library_v3": "2"},
+            "Deployed there: 'library_v3', 'library_v4'. Set deployed_index",
+        ),
+        ({}, "Deployed there: nothing"),
+        (
+            {"example": "77"},
+            "has the index '77' deployed as 'example', and another is written to, '2'. Set index",
+        ),
+    ],
+)
+async def test_an_index_that_is_not_deployed_is_named_with_those_that_are(
+    deployed: dict[str, str], problem: str
+):
+    server = IndexServer()
+    server.deployed = deployed
+    with pytest.raises(SourceError, match=problem):
+        async with index(server=server):
+            pass
 
 
 async def test_scope_period_and_filters_narrow_in_the_index():
@@ -225,12 +264,13 @@ def test_the_id_of_a_datapoint_stands_for_one_chunk(tenant: str | None, id: str)
 async def test_the_host_of_the_deployed_index_is_asked_for_unless_it_is_named():
     server = IndexServer()
     async with listening(server) as (endpoint, script):
-        keys = {"index_endpoint": "1", "deployed_index": "d", "project": "p", "endpoint": endpoint}
-        async with opened(VertexIndex(texts=Memory(), **keys)):
-            assert script.methods() == ["GetIndexEndpoint"]
-        async with opened(VertexIndex(texts=Memory(), public_endpoint=endpoint, **keys)):
-            assert script.methods() == ["GetIndexEndpoint"]
+        keys = {"index_endpoint": "1", "deployed_index": "example", "project": "p", "endpoint": endpoint}
+        async with opened(VertexIndex(texts=Memory(), **keys)) as provider:
+            assert script.methods() == ["GetIndexEndpoint", "GetIndex"]
+            await provider.ping()
         server.domain = ""
+        async with opened(VertexIndex(texts=Memory(), public_endpoint=endpoint, **keys)) as provider:
+            await provider.ping()
         with pytest.raises(SourceError, match="Set public_endpoint"):
             await VertexIndex(texts=Memory(), **keys).open()
 
@@ -251,6 +291,19 @@ async def test_the_service_refuses_too_many_datapoints_and_vectors_of_another_le
             request = UpsertDatapointsRequest(index="2", datapoints=made)
             with pytest.raises(SourceError, match="refuses the request"):
                 await provider._admin.call(provider._writer().upsert_datapoints, request)
+        server.streaming = False
+        with pytest.raises(SourceError, match="takes no streaming updates"):
+            await provider.upsert([entry("b", "moon")])
+        server.streaming = True
+        point = types.IndexDatapoint(datapoint_id="c", feature_vector=X)
+        point.numeric_restricts = [types.IndexDatapoint.NumericRestriction(namespace="n", value_int=1, op=1)]
+        request = UpsertDatapointsRequest(index="2", datapoints=[point])
+        with pytest.raises(SourceError, match="op is for queries only"):
+            await provider._admin.call(provider._writer().upsert_datapoints, request)
+        server.deployed = {}
+        with pytest.raises(SourceError, match="DeployedIndex 'example' was not found"):
+            await find(provider)
+        server.deployed = {"example": "2"}
         with pytest.raises(SourceError, match="the query vector has 3 dimensions"):
             await provider.search(Query(text="", leg="vector", vector=[1.0, 2.0, 3.0]))
         script.seen.clear()
@@ -263,7 +316,29 @@ async def test_the_service_refuses_too_many_datapoints_and_vectors_of_another_le
 
 def test_texts_must_be_a_store_that_fetches():
     with pytest.raises(ValueError, match="cannot fetch by id"):
-        VertexIndex(texts=Fixed("a"), index_endpoint="1", deployed_index="d")  # type: ignore[arg-type]  # a wrong plugin on purpose
+        VertexIndex(texts=Fixed("a"), index_endpoint="1", deployed_index="example")  # type: ignore[arg-type]  # a wrong plugin on purpose
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"deployed_index": "library-v3"}, "deployed_index 'library-v3' is no id of a deployed index"),
+        ({"index_endpoint": "projects/1/x"}, "index_endpoint 'projects/1/x' is no name"),
+        ({"public_endpoint": "https://x/y"}, "public_endpoint 'https://x/y' is no host"),
+        ({"public_endpoint": "x:70000"}, "public_endpoint 'x:70000' has no port from 1 to 65535"),
+    ],
+)
+def test_a_wrong_key_says_what_is_wrong(keys: dict[str, str], problem: str):
+    with pytest.raises(ValueError, match=problem):
+        VertexIndex(texts=Memory(), **{"index_endpoint": "1", "deployed_index": "example", **keys})
+
+
+async def test_a_host_that_is_none_is_an_error_of_the_service():
+    server = IndexServer()
+    server.domain = "x/../y"
+    with pytest.raises(SourceError, match="gave an address that is none"):
+        async with index(server=server):
+            pass
 
 
 SETTINGS = """
@@ -280,7 +355,7 @@ embedder = ""
 use = "vertex_index"
 project = "p"
 index_endpoint = "1"
-deployed_index = "library_v3"
+deployed_index = "example"
 index = "2"
 texts = "texts"
 endpoint = "{endpoint}"

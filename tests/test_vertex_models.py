@@ -99,6 +99,20 @@ async def test_the_service_refuses_more_than_250_texts():
             await plugin._predict(["x"] * 251, "RETRIEVAL_QUERY")
 
 
+async def test_long_texts_are_cut_by_the_service_or_refused_as_the_settings_say():
+    long = "word " * 2_049
+    async with embedder() as (plugin, _, _):
+        assert len(await plugin.embed([long, "moon"])) == 2
+        with pytest.raises(PluginError, match="the input token count is 20490; at most 20000"):
+            await plugin._predict([long] * 10, "RETRIEVAL_QUERY")
+    async with embedder(cut_long_texts=False) as (plugin, _, _):
+        assert len(await plugin.embed(["moon"])) == 1
+        with pytest.raises(
+            PluginError, match="the input token count is 2050; at most 20000, 2048 of one text"
+        ):
+            await plugin.embed([long, "moon"])
+
+
 async def test_a_daily_quota_of_the_embedder_pauses_the_leg_at_once():
     message = "Quota exceeded for limit 'Embeddings per day per project'"
     async with embedder() as (plugin, _, script):
@@ -208,6 +222,50 @@ async def test_an_answer_comes_whole_with_its_tokens_and_turns_alternate():
         assert script.methods() == ["GenerateContent"]
 
 
+@pytest.mark.parametrize(
+    ("messages", "turns", "system"),
+    [
+        ([("system", "List the tides.")], [("user", "List the tides.")], ""),
+        ([("system", "A."), ("system", "B."), ("user", " ")], [("user", "A. B.")], ""),
+        ([("system", "A."), ("assistant", "Hello.")], [("user", "…"), ("model", "Hello.")], "A."),
+        ([("user", "Hi"), ("assistant", ""), ("user", "there")], [("user", "Hi there")], ""),
+    ],
+)
+async def test_every_conversation_becomes_turns_that_the_service_takes(
+    messages: list[tuple[str, str]], turns: list[tuple[str, str]], system: str
+):
+    """There is a message, none is blank, and the user begins: else the service refuses the request."""
+    server = GeminiServer()
+    talk = [{"role": role, "content": text} for role, text in messages]
+    async with generator(server) as (plugin, _):
+        assert (await plugin.complete(talk)).text
+        assert [piece async for piece in plugin.stream(talk)]
+    for request in server.requests:
+        sent = [(turn.role, " ".join(part.text for part in turn.parts)) for turn in request.contents]
+        assert sent == turns
+        assert " ".join(part.text for part in request.system_instruction.parts) == system
+
+
+@pytest.mark.parametrize("messages", [[], [("user", "")], [("model", "Hello.")]])
+async def test_the_service_refuses_a_conversation_without_a_message(messages: list[tuple[str, str]]):
+    from google.cloud.aiplatform_v1 import types
+
+    async with generator(GeminiServer()) as (plugin, _):
+        contents = [types.Content(role=role, parts=[types.Part(text=text)]) for role, text in messages]
+        request = types.GenerateContentRequest(model="m", contents=contents)
+        with pytest.raises(PluginError, match="Unable to submit request because"):
+            await plugin._connection.call(plugin._client.generate_content, request)
+
+
+async def test_messages_that_are_all_blank_are_an_error_before_anything_is_asked():
+    server = GeminiServer()
+    async with generator(server) as (plugin, script):
+        for messages in ([], [{"role": "user", "content": " "}]):
+            with pytest.raises(PluginError, match="was not asked: no message has a text"):
+                await plugin.complete(messages)
+        assert script.seen == []
+
+
 async def test_with_a_schema_the_answer_is_an_object_of_it():
     server = GeminiServer()
     schema = {"type": "object", "properties": {"queries": {"type": "array"}}, "required": ["queries"]}
@@ -263,6 +321,8 @@ async def test_a_reader_that_leaves_ends_the_call():
         (VertexEmbedder, {"dimensions": 0}, "dimensions 0 is out of range"),
         (VertexEmbedder, {"dimensions": 10**11}, "dimensions 100000000000 is out of range"),
         (VertexGenerator, {"max_tokens": 10**11}, "max_tokens 100000000000 is out of range"),
+        (VertexEmbedder, {"query_task": "SEARCH"}, "query_task 'SEARCH' is no task type. Give one of RETR"),
+        (VertexEmbedder, {"document_task": ""}, "document_task '' is no task type"),
         (VertexEmbedder, {"batch_size": 251}, "batch_size 251 is out of range.*at most 250"),
         (VertexReranker, {"model": " "}, "model is empty"),
         (VertexReranker, {"max_characters": 0}, "max_characters 0 is out of range"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import date
@@ -80,12 +81,21 @@ async def test_what_cannot_be_asked_for_is_checked_on_arrival():
 
 @pytest.mark.parametrize("text", ['a" OR tenant: ANY("b', "\\", 'x\\" ) AND y: ANY("z', "\n\x00", "ß “q”"])
 async def test_a_filter_cannot_be_escaped_from(text: str):
-    assert parse_filter(f"team: ANY({quote_string(text)})", {"team"}) == [
-        ("team", {"".join(character for character in text if character.isprintable())})
-    ]
+    expected = text.replace("\n", "").replace("\x00", "")  # control characters are in no string of a filter
+    assert parse_filter(f"team: ANY({quote_string(text)})", {"team"}) == [("team", {expected})]
     server = SearchServer([stored("a", "moon", team="acme")])
     async with app(server, labels={"tenant": "team"}) as (provider, _):
         assert await find(provider, "moon", scope=Scope(tenant=text)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["東京\u3000支社", "10\u00a0000", "می\u200cخواهم", "👩\u200d🔬", "co\u00adop", "a\u2028b"]
+)
+async def test_spaces_and_joiners_of_all_scripts_stay_in_a_filter(text: str):
+    server = SearchServer([stored("a", "moon", team=text), stored("b", "moon", team="other")])
+    async with app(server, labels={"tenant": "team"}) as (provider, _):
+        (hit,) = await find(provider, "moon", scope=Scope(tenant=text), limit=1)
+        assert (hit.document.id, hit.document.tenant) == ("a#c1", text)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +131,59 @@ async def test_results_without_text_are_counted():
         hits = await provider.search(Query(text="moon"))
         assert isinstance(hits, Partial)
         assert (len(hits), hits.reason) == (1, "1 of 2 results have no text")
+
+
+@pytest.mark.parametrize("level", [None, 7, True, {"is": "secret"}, [], ["secret", "-"], [7], "", math.nan])
+async def test_a_result_without_labels_is_left_out_and_counted(level: Any):
+    """A label of another type, or none at all, must not become "all may see it"."""
+    server = SearchServer([stored("a", "moon", level=level), stored("b", "moon", level="-")])
+    async with app(server, labels={"sensitivity": "level"}) as (provider, _):
+        for scope in (None, Scope()):
+            server.documents[0] = stored("a", "moon", level=level)
+            hits = await provider.search(Query(text="moon", scope=scope))
+            assert [hit.document.id for hit in hits] == ["b#c1"]
+        hits = await provider.search(Query(text="moon"))
+        assert isinstance(hits, Partial)
+        assert "1 of 2 results have no text in the field 'level' of labels.sensitivity" in hits.reason
+
+
+def mode(chunks: bool) -> dict[str, Any]:
+    return {"mode": "chunks" if chunks else "documents"}
+
+
+@pytest.mark.parametrize("chunks", [True, False])
+async def test_results_without_an_id_are_counted_and_not_taken_for_one_another(chunks: bool):
+    server = SearchServer([stored(f"d{n}", f"moon {n}") for n in range(3)], chunked=chunks)
+    async with app(server, **mode(chunks)) as (provider, _):
+        server.named = lambda document: document.id == "d1"
+        hits = await provider.search(Query(text="moon"))
+        assert [hit.document.parent for hit in hits] == ["d1"]
+        assert isinstance(hits, Partial)
+        assert hits.reason.startswith("2 of 3 results have no ")
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, 7.0, -1.5])
+async def test_scores_that_are_none_are_left_out(score: float):
+    server = SearchServer([stored("a", "moon"), stored("b", "moon")])
+    server.share = lambda share: score
+    async with app(server) as (provider, _):
+        assert [hit.score for hit in await find(provider, "moon")] == [None, None]
+
+
+async def test_values_of_other_types_are_no_titles_dates_or_numbers():
+    data = {"year": math.nan, "heading": 7, "when": 1.5, "what": ["x"], "team": "-", "page": 2.0}
+    names = {"title": "heading", "updated_at": "when", "kind": "what"}
+    for chunked in (True, False):
+        server = SearchServer([stored("a", "moon", **data)], chunked=chunked)
+        server.derived = {"title": ["x"], "link": {"a": 1}, "snippets": "no", "extractive_answers": [7, {}]}
+        async with app(server, fields=names, labels={"tenant": "team"}, **mode(chunked)) as (provider, _):
+            (hit,) = await find(provider, "moon")
+            document = hit.document
+            assert (document.title, document.url) == (("A", "https://example.org/a") if chunked else ("", ""))
+            assert (document.updated_at, document.kind, document.tenant) == (None, "document", None)
+            assert document.metadata["year"] is None
+            assert type(document.metadata["page"]) is int
+            assert hit.highlights == ()
 
 
 @pytest.mark.case("VTX-03")

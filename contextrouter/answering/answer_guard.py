@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from contextrouter.answering.answer_language import same_language
 from contextrouter.model import Context
+from contextrouter.runtime.threads import work_aside
 
 AGAIN = (
     "Write that answer again, in the language of my question, and put behind every statement the number of"
@@ -21,7 +21,7 @@ async def check_answer(
     checks = {}
     if context.envelopes:
         checks["cited"] = bool(cited)
-    same = await asyncio.to_thread(same_language, question, answer)  # the detector loads once, and computes
+    same = await work_aside(same_language, question, answer)  # the detector loads once, and computes
     if same is not None:
         checks["language"] = same
     return checks

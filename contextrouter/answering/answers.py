@@ -6,6 +6,7 @@ about it then: its outcome, the tokens, the numbers cited and the checks.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
@@ -18,27 +19,31 @@ from contextrouter.answering.conversation import Conversation, Draft, Order
 from contextrouter.answering.examples import Example, Meanings, load_examples, similar
 from contextrouter.answering.generator_rules import bound_generator
 from contextrouter.answering.prompt import messages
+from contextrouter.answering.silence import in_time
 from contextrouter.answering.thinking import Thinking
 from contextrouter.answering.writing import Generators, compartment_generator, write_pieces
 from contextrouter.contracts import CLARIFY, GATED, Completion, Refusal, Thought, Writing
 from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.model import Context, Request
 from contextrouter.model.answer import Answer, AnswerOutcome
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import Meter, prices_of
-from contextrouter.runtime.plugin_calls import containment
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings
 from contextrouter.text import tokens
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
-_log = logging.getLogger("contextrouter")
+log = logging.getLogger("contextrouter")
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
+NO_TASK = "No generator is set that could write this; `extractive` quotes documents."
 _GROUNDED = ("answered", "facts_only")
 _DECLINED = ("refusal", "filter")
+_BETWEEN = "\n\n"  # the text of an answer and the refusal that ends it
 
 
 class Answering:
@@ -49,6 +54,7 @@ class Answering:
         self.generators = Generators(instances, registry)
         self._examples = load_examples(settings.chat.examples)
         self._meanings = Meanings(self._examples)
+        self.abandoned = AllAbandonedCalls(settings.limits.max_abandoned)
 
     def make_order(self, request: Request) -> Order:
         """Return the order for a request: its history and its question, and what the settings say."""
@@ -82,6 +88,11 @@ class Answering:
         RequestRefused as `bind`.
         """
         chat, order = self.settings.chat, self.bind(order, context)
+        if order.task:
+            async with closing(self._do_task(order, context)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
         clarification = context.clarification
         if clarification is not None or (context.outcome not in _GROUNDED and chat.no_context == "say"):
             text = chat.no_context_text if clarification is None else clarification.question
@@ -93,13 +104,32 @@ class Answering:
         work = _Work(self, order, context, await self._prompt(order, context))
         if in_one or (chat.guard == "retry" and context.envelopes):
             draft = await work.whole()
-            if draft.text:
-                yield draft.text
+            for part in (Thought(draft.thinking), draft.text, Refusal(draft.refusal)):
+                if part:
+                    yield part
             yield draft
             return
         async with closing(work.pieces()) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def _do_task(self, order: Order, context: Context) -> AsyncIterator[str | Draft]:
+        """Let the generator do what a chat program wants of a conversation: the conversation is all it gets.
+        One that quotes documents has nothing to quote, and refuses.
+        """
+        if self._quotes(order.generator):
+            nothing = Completion(text="", tokens_in=0, tokens_out=0, finish="refusal")
+            yield Draft(text="", completion=nothing, outcome="declined", refusal=NO_TASK)
+            return
+        work = _Work(self, order, context, list(order.conversation.turns))
+        async with closing(work.pieces()) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _quotes(self, name: str) -> bool:
+        """Whether a generator is the one that quotes documents."""
+        table = self.settings.generators.get(name)
+        return (name if table is None else table.use) == FALLBACK
 
     async def _prompt(self, order: Order, context: Context) -> list[Mapping[str, str]]:
         examples = await self._choose_examples(order.conversation.question)
@@ -113,12 +143,13 @@ class Answering:
         name = chat.examples_embedder
         if name:
             try:
-                await self._instances.ready("embedder", name)
-                embedder = self._instances.embedders[name]
-                with containment():
-                    return await self._meanings.similar(question, chat.max_examples, embedder)
-            except Exception as error:  # whatever keeps the embedder from its work: the words choose
-                _log.debug("Embedder %r chooses no examples: %s", name, type(error).__name__)
+                until = Deadline.after(rag.timeout_seconds)
+                async with until.timeout():
+                    await self._instances.ready("embedder", name)
+                asking = self._meanings.similar(question, chat.max_examples, self._instances.embedders[name])
+                return await until.run(asking, self.abandoned.of("embedder", name))
+            except Exception as error:
+                log.debug("examples are chosen by words: %s", type(error).__name__)
         return similar(question, self._examples, chat.max_examples)
 
 
@@ -168,6 +199,9 @@ class _Work:
             tokens_in=_sum(draft.completion.tokens_in, second.completion.tokens_in),
             tokens_out=_sum(draft.completion.tokens_out, second.completion.tokens_out),
         )
+        if second.outcome == "declined":  # what there is already is more than that
+            note = "The second try was declined"
+            return msgspec.structs.replace(draft, completion=total, models=second.models, note=note)
         return msgspec.structs.replace(second, completion=total)
 
     def _reason(self, error: ContextRouterError | OSError) -> str:
@@ -195,9 +229,12 @@ class _Work:
 
     async def _write(self, name: str, prompt: list[Mapping[str, str]]) -> AsyncIterator[str | Draft]:
         parts = _Parts(self._context, defuse=self._settings.chat.answer_links != "all")
-        generator = await self._answering.generators.ready(name)
+        silence, abandoned = self._settings.chat.silence_seconds, self._answering.abandoned
+        async with asyncio.timeout(silence):
+            generator = await self._answering.generators.ready(name)
         self._meter.count_call(name)
-        async with closing(write_pieces(generator, prompt, self._order.writing)) as pieces:
+        writing = write_pieces(generator, prompt, self._order.writing)
+        async with closing(in_time(writing, silence, abandoned.of("generator", name))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     parts.completion = piece
@@ -211,21 +248,23 @@ class _Work:
         if not (parts.text.strip() or completion.finish in _DECLINED or self._order.writing.stop):
             reason = "it was cut off before its answer began" if completion.finish == "length" else "no text"
             raise PluginError(f"Generator {name!r} wrote no answer: {reason}.")
+        if completion.finish in _DECLINED and not (parts.text or parts.refusal):
+            parts.refusal = DECLINED
+            yield Refusal(DECLINED)
         yield await self._finish(name, parts, completion)
 
     async def _finish(self, name: str, parts: _Parts, completion: Completion) -> Draft:
         context, checks = self._context, {}
         outcome = outcome_of(context, completion.finish)
-        if outcome != "declined" and completion.finish != "abstained":
+        if outcome != "declined" and completion.finish != "abstained" and not self._order.task:
             question = self._order.conversation.question
             checks = dict(await check_answer(question, parts.text, parts.markers.used, context))
-        refusal = parts.refusal or ("" if parts.text or outcome != "declined" else DECLINED)
         return Draft(
             text=parts.text,
             completion=completion,
             outcome=outcome,
             generator=name,
-            refusal=refusal,
+            refusal=parts.refusal,
             thinking=parts.thinking,
             cited=parts.markers.used,
             checks=checks,
@@ -242,7 +281,8 @@ class _Parts:
         self.markers, self.completion = Markers(len(context.envelopes)), Completion(text="")
         self.text = self.thinking = self.refusal = ""
         self._splitter = Thinking()
-        urls = [citation.url for citation in context.citations]
+        documents = [envelope.document.url for envelope in context.envelopes]  # some open at a page of theirs
+        urls = [*documents, *[citation.url for citation in context.citations]]
         self._links = {kind: LinkFilter(urls) if defuse else AllLinks() for kind in (str, Thought, Refusal)}
 
     def feed(self, piece: str) -> list[str]:
@@ -290,6 +330,22 @@ def outcome_of(context: Context, finish: str) -> AnswerOutcome:
     return "answered" if context.outcome in _GROUNDED and finish != "abstained" else "empty"
 
 
+async def visible_pieces(pieces: AsyncIterator[str | Draft]) -> AsyncIterator[str | Draft]:
+    """Yield what a user reads of an answer: its pieces without the thinking, and at the end the draft.
+    Joined, they are the text of the Answer.
+    """
+    previous: type[str] | None = None
+    async with closing(pieces) as items:
+        async for piece in items:
+            if isinstance(piece, Thought):
+                continue
+            if isinstance(piece, Refusal) and previous is str:
+                yield Refusal(_BETWEEN)
+            if not isinstance(piece, Draft):
+                previous = Refusal if isinstance(piece, Refusal) else str
+            yield piece
+
+
 def note_of(draft: Draft) -> str:
     """Return what is to be known of how an answer came about."""
     return f"{draft.note}: {draft.reason}" if draft.reason else draft.note
@@ -300,7 +356,7 @@ def to_answer(draft: Draft, context: Context) -> Answer:
     return Answer(
         question=context.question,
         outcome=draft.outcome,
-        text=draft.text or draft.refusal,
+        text=_BETWEEN.join(part for part in (draft.text, draft.refusal) if part),
         citations=tuple([context.citations[number - 1] for number in draft.cited]),
         context=context,
         usage=context.usage.replace(models=tuple(draft.models)),

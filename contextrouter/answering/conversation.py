@@ -38,11 +38,14 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for an answer: the conversation, the generator that writes, and its limits."""
+    """A request for an answer: the conversation, the generator that writes, and its limits. A `task` is no
+    question: a chat program asks for a title of the conversation, or the like.
+    """
 
     conversation: Conversation
     generator: str
     writing: Writing
+    task: bool = False
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

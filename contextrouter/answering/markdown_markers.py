@@ -28,6 +28,7 @@ _LONGEST_LINK = 2_000  # characters of a link's text and target
 _PASSES = 8  # what is left of nested brackets may be a marker again
 LEAVES = ("inline", "fence", "code_block", "hr")
 """Tokens that hold the text of their lines."""
+_LETTER = re.compile(r"[^\W\d_]")
 _JOINS = ("(", "[", ":")  # behind a bracket, it would make a link or a definition of it
 
 
@@ -92,17 +93,17 @@ def _check_inline(token: Token, sources: list[str], count: int, used: dict[int, 
     content = token.content
     for _ in range(_PASSES):
         edits = sorted(_inline_edits(token, count))
-        changed, at = list[str](), 0
+        text, at, loose = "", 0, False
         remaining = list[str]()
-        for start, end, replacement, numbers in edits:
+        for start, end, replacement, numbers in [*edits, Edit(len(content), len(content), "")]:
             used.update(dict.fromkeys(numbers))
             if start < at:
                 continue
-            changed += [content[at:start], replacement]
-            remaining += [*sources[at:start], *replacement]
+            between = " " if loose and text.endswith("]") and content[at:start].startswith(_JOINS) else ""
+            loose = not replacement or content[end - 1] == ")" or (loose and start == at)
+            text += f"{between}{content[at:start]}{replacement}"
+            remaining += [*between, *sources[at:start], *replacement]
             at = end
-        remaining += sources[at:]
-        text = "".join((*changed, content[at:]))
         if text == content:
             break
         content, sources = text, remaining
@@ -193,8 +194,8 @@ def _citation_edit(content: str, start: int, end: int, inner: str, count: int) -
             at -= 1
         return _take_out(content, start if not at or content[at - 1] == "\n" else at, end)
     text = "".join([f"[{number}]" for number in numbers])
-    if following == ":" and not content[:start].rpartition("\n")[2].strip():
-        text += "\\"  # else the line would define where the number leads
+    if following == ":" and not _LETTER.search(content[:start].rpartition("\n")[2]):
+        text += "\\"  # else the line would define where the number leads, once what it begins with is out
     elif (following == "[" and not MARKER.match(content, end)) or (was_link and following in ("(", ":")):
         text += " "
     return Edit(start, end, text, numbers)

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from contextrouter.cache.single_flight import SingleFlight
+from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.runtime.plugin_calls import containment
 
 log = logging.getLogger("contextrouter")
@@ -25,7 +26,9 @@ SHARE = 0.2
 class Versions:
     """The versions of the sources that have one, refreshed at most every `seconds` by one caller for all."""
 
-    def __init__(self, sources: Mapping[str, Any], seconds: float) -> None:
+    def __init__(
+        self, sources: Mapping[str, Any], seconds: float, abandoned: AllAbandonedCalls | None = None
+    ) -> None:
         # An attribute `version` that is not callable is the version of something else.
         self._sources = {
             name: source
@@ -33,6 +36,7 @@ class Versions:
             if callable(getattr(type(source), "version", None))
         }
         self._seconds = seconds
+        self._abandoned = abandoned or AllAbandonedCalls()
         self._versions: dict[str, str] = {}
         self._silent: set[str] = set()
         self._asked_at = -math.inf
@@ -54,14 +58,23 @@ class Versions:
 
     async def _ask(self) -> None:
         loop = asyncio.get_running_loop()
-        tasks = {name: loop.create_task(self._version(name)) for name in self._sources}
+        abandoned = {name: self._abandoned.of("version of source", name) for name in self._sources}
+        tasks = {
+            name: loop.create_task(self._version(name))
+            for name in self._sources
+            if not abandoned[name].refusal()
+        }
+        if not tasks:
+            return
         try:
             done, late = await asyncio.wait(tasks.values(), timeout=PATIENCE)
         finally:
             for task in tasks.values():
                 task.cancel()
         if late:
-            await asyncio.wait(late, timeout=GRACE)
+            _, stubborn = await asyncio.wait(late, timeout=GRACE)
+            for name, task in tasks.items():
+                abandoned[name].add({task} & stubborn)
         versions = {
             n: version
             for n, t in tasks.items()

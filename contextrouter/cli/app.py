@@ -1,89 +1,140 @@
-"""`contextrouter`: the commands and their help."""
+"""`contextrouter`: the commands and their help. Only the module of the command that runs is imported."""
 
 from __future__ import annotations
 
+import gc
 import sys
-from typing import Annotated
+from functools import partial
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-import contextrouter
-from contextrouter.cli import (
-    ask,
-    cache,
-    db,
-    demo,
-    evaluate,
-    fetch,
-    forget,
-    graph,
-    ingest,
-    init,
-    keys,
-    leaving,
-    mcp,
-    plan,
-    plugins,
-    route,
-    serve,
-    settings,
-    terminal,
-)
-from contextrouter.cli.checking import command as checking
-from contextrouter.cli.exit_codes import EXIT_CODES
+from contextrouter.cli import leaving
+from contextrouter.cli.command_examples import example_of
 
-_CODES = " · ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
-
-app = typer.Typer(
-    name="contextrouter",
-    help="One question in, the right context from many sources out, with a receipt for every piece.",
-    epilog=f"Exit codes: {_CODES}.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS = {
+    "demo": "demo:demo",
+    "init": "init:init",
+    "check": "checking.command:check",
+    "settings": "settings:settings",
+    "ingest": "ingest:ingest",
+    "route": "route:route",
+    "ask": "ask:ask",
+    "plan": "plan:plan",
+    "serve": "serve:serve",
+    "mcp": "mcp:mcp",
+    "fetch": "fetch:fetch",
+    "forget": "forget:forget_matching",
+    "eval": "evaluate:evaluate",
+    "tune": "evaluate:tune",
+}
+GROUPS = ("plugins", "cache", "db", "graph", "keys")
+ABOUT = "One question in, the right context from many sources out, with a receipt for every piece."
 
 
-def _version(requested: bool) -> None:
+class _TextsAsTheyAre:
+    """A command that takes texts as they are. typer converts each parameter with pydantic, whose import takes
+    a tenth of a short command's time; what is a text already, or was not given, needs no conversion.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with that of the help."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of TyperCommand or TyperGroup
+        for parameter in parameters:
+            if not hasattr(parameter, "converts"):
+                parameter.converts = parameter.process_value
+                parameter.process_value = partial(_process, parameter)
+        return parameters
+
+
+class PlainCommand(_TextsAsTheyAre, TyperCommand):
+    """A command."""
+
+
+class PlainGroup(_TextsAsTheyAre, TyperGroup):
+    """A group of commands."""
+
+
+def _process(parameter: Any, ctx: Any, value: Any) -> Any:
+    is_many = getattr(parameter, "multiple", False) or parameter.nargs != 1
+    if (value is None or value == ()) and not parameter.required:
+        absent = () if is_many else None
+        return absent if parameter.callback is None else parameter.callback(ctx, parameter, absent)
+    is_text = getattr(getattr(parameter, "type_descriptor", None), "annotation", None) is str
+    if is_text and isinstance(value, str) and not is_many and parameter.callback is None:
+        return value
+    return parameter.converts(ctx, value)
+
+
+def _show_version(requested: bool) -> None:
     if requested:
-        sys.stdout.write(f"contextrouter {contextrouter.__version__}\n")
+        from contextrouter.runtime.distribution import VERSION
+
+        sys.stdout.write(f"contextrouter {VERSION}\n")
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """One question in, the right context from many sources out, with a receipt for every piece."""
+    pass
 
 
-app.command("demo")(demo.demo)
-app.command("init")(init.init)
-app.command("check")(checking.check)
-for module in (settings, ingest, route, ask, plan, serve, mcp, fetch):
-    name = module.__name__.rpartition(".")[2]
-    app.command(name)(getattr(module, name))
-app.command("forget")(forget.forget_matching)
-app.command("eval")(evaluate.evaluate)
-app.command("tune")(evaluate.tune)
-app.add_typer(plugins.app, name="plugins")
-app.add_typer(cache.app, name="cache")
-app.add_typer(db.app, name="db")
-app.add_typer(graph.app, name="graph")
-app.add_typer(keys.app, name="keys")
+def make_app(only: str = "") -> typer.Typer:
+    """Return the command line: all commands, or the one called `only`."""
+    app = typer.Typer(
+        name="contextrouter",
+        cls=PlainGroup,
+        help=ABOUT,
+        epilog="" if only else _exit_codes(),
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # a help that names [serve] means the table
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, target in COMMANDS.items():
+        if only in ("", name):
+            module, _, function = target.partition(":")
+            command = getattr(import_module(f"contextrouter.cli.{module}"), function)
+            app.command(name, cls=PlainCommand, epilog=example_of(name))(command)
+    for name in GROUPS:
+        if only in ("", name):
+            group: typer.Typer = import_module(f"contextrouter.cli.{name}").app
+            group.rich_markup_mode = None
+            for command in group.registered_commands:
+                command.epilog, command.cls = example_of(f"{name} {command.name}"), PlainCommand
+            app.add_typer(group, name=name, cls=PlainGroup)
+    return app
+
+
+def _exit_codes() -> str:
+    from contextrouter.cli.exit_codes import EXIT_CODES
+
+    return f"Exit codes: {' · '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}."
 
 
 def start() -> None:
     """Run the command that the arguments name, and end the process soon after it."""
-    terminal.forget()
     leaving.own_process()
+    gc.set_threshold(20_000)  # what is imported stays; to look for garbage in it costs a twentieth
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    is_only = name in (*COMMANDS, *GROUPS, "--version")
     try:
-        app()
+        if is_only and name != "--version":
+            from contextrouter.cli import terminal
+
+            terminal.forget()
+        app = make_app(name if is_only else "")
+        app(prog_name="contextrouter")
     finally:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
+            from contextrouter.cli import terminal
+
             terminal.close_stdout()

@@ -8,6 +8,7 @@ import typer
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, SOURCES, command
+from contextrouter.cli.views.screen import print_citation
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import Answer, Request
 from contextrouter.router import ContextRouter
@@ -77,9 +78,7 @@ def _print_end(answer: Answer) -> None:
     if answer.citations:
         terminal.stdout().write("\n")
     for citation in sorted(answer.citations, key=lambda citation: citation.number):
-        terminal.say(
-            (f"[{citation.number}] ", "bold"), citation.title, (f"  {citation.url or citation.source}", "dim")
-        )
+        print_citation(citation)
     if advice := _WHY.get(answer.outcome):
         terminal.say((advice, "yellow"))
     if answer.finish == "length":

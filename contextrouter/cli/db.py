@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Providers; none: all.", show_default=False)
+    list[str] | None, typer.Argument(metavar="NAME", help="Providers; none: all.", show_default=False)
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Make the changes, while searches and writes go on.")]
 

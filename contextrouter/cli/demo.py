@@ -12,10 +12,12 @@ from typing import Annotated
 
 import typer
 
-from contextrouter.cli import context_view, explain, options, terminal
 from contextrouter.cli import ingest as ingesting
+from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import INGESTION, NOTHING, OK, command
 from contextrouter.cli.init import copy
+from contextrouter.cli.views.context_explanation import print_explanation
+from contextrouter.cli.views.whole_context import print_context
 from contextrouter.errors import SettingsError
 from contextrouter.ingest import run
 from contextrouter.router import ContextRouter
@@ -24,7 +26,7 @@ from contextrouter.settings import Serve
 QUESTION = "What books talk about machine learning for beginners?"
 PARTS = ("settings.toml", "examples", "plugins/README.md", "plugins/glossary.py")
 OtherQuestion = Annotated[
-    str, typer.Argument(metavar="[QUESTION]", help="Another question.", show_default=False)
+    str, typer.Argument(metavar="QUESTION", help="Another question.", show_default=False)
 ]
 
 Into = Annotated[
@@ -53,9 +55,9 @@ async def demo(question: OtherQuestion = QUESTION, into: Into = "") -> int:
                 "2. Ask", "Every source at once: the store in three ways, notes, news, a glossary, and facts."
             )
             context = await router.route(options.readable(question))
-        context_view.print_context(context)
+        print_context(context)
         terminal.heading("3. Explain", "How the answer came about.")
-        explain.print_explanation(context)
+        print_explanation(context)
         _print_next_steps(folder if into else None)
     if any(report.skipped for report in reports.values()):
         return INGESTION

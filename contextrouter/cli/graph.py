@@ -20,7 +20,7 @@ _MOST_COUNTS = 1_000_000  # of a dimension
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An entity, as facts name it.", show_default=False)]
 Dimensions = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[DIMENSION]...", help="subject, predicate, object, entity.", show_default=False),
+    typer.Argument(metavar="DIMENSION", help="subject, predicate, object, entity.", show_default=False),
 ]
 OneSource = Annotated[str | None, typer.Option("--source", metavar="NAME", help="Ask only this fact source.")]
 Hops = Annotated[int, typer.Option("--hops", metavar="NUMBER", help="Facts in the way, at most: 1 to 10.")]

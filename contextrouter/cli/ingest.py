@@ -29,7 +29,7 @@ from contextrouter.serialization import plain
 MOST_LISTED = 20
 """Documents of each kind of change that a dry run names."""
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Jobs to run; none: all.", show_default=False)
+    list[str] | None, typer.Argument(metavar="NAME", help="Jobs to run; none: all.", show_default=False)
 ]
 
 Rebuild = Annotated[

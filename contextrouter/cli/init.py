@@ -17,8 +17,7 @@ from contextrouter.errors import SettingsError
 from contextrouter.settings.presets import preset_examples, preset_text
 
 Folder = Annotated[
-    str,
-    typer.Argument(metavar="[FOLDER]", help="Where to write; made if it is not there.", show_default=False),
+    str, typer.Argument(metavar="FOLDER", help="Where to write; made if it is not there.", show_default=False)
 ]
 PresetName = Annotated[
     str,

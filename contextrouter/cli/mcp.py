@@ -9,7 +9,7 @@ import typer
 
 from contextrouter.cli import options, stdout, terminal
 from contextrouter.cli.exit_codes import OK, command
-from contextrouter.cli.serve import Host, Port, check_server_packages
+from contextrouter.cli.serve import Host, Port, check_server_packages, keep_secrets
 from contextrouter.errors import MissingDependency, RequestRefused
 
 Http = Annotated[
@@ -27,7 +27,9 @@ async def mcp(
     compartment: options.Compartments = None,
     ceiling: options.Ceiling = None,
 ) -> int:
-    """Give agents the tools `route` and `facts` over MCP, on stdin and stdout or over HTTP."""
+    """Give agents the tools `route`, `facts`, `search` and `fetch` over MCP, on stdin and stdout or over
+    HTTP.
+    """
     if importlib.util.find_spec("mcp") is None:
         raise MissingDependency("mcp", "mcp", what="`contextrouter mcp`")
     check_server_packages()
@@ -39,18 +41,21 @@ async def mcp(
         )
     if not http and (host is not None or port is not None):
         raise RequestRefused("--host and --port are for --http. Add it, or leave them out.")
-    from contextrouter.server import logs
+    from contextrouter.server import logs, serve
     from contextrouter.server.auth import Caller
-    from contextrouter.server.mcp_server.http import serve_http
     from contextrouter.server.mcp_server.tools import serve_stdio
 
     router = options.open_router(settings)
     serve_settings = router.settings.serve
     logs.configure(serve_settings.log_format, router.settings.secrets)
     if http:
-        at = (serve_settings.host if host is None else host, serve_settings.port if port is None else port)
-        await serve_http(
-            router, host=at[0], port=at[1], listening=lambda address: terminal.say((address, "bold"))
+        await serve(
+            router,
+            host=host,
+            port=port,
+            listening=lambda address: terminal.say((f"{address}/mcp", "bold")),
+            reloaded=keep_secrets(router),
+            agents_only=True,
         )
     else:
         await serve_stdio(router, Caller(name="local", scope=scope), stdout.lend())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextrouter.cli import explain, options, terminal
+from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, command
+from contextrouter.cli.views.context_explanation import print_plan
 
 
 @command
@@ -28,11 +29,16 @@ async def plan(
         source=source, leg=leg, mode=mode, since=since, until=until, label=label, as_of=as_of, limit=limit
     )
     scope = options.make_scope(tenant, compartment, ceiling)
-    async with options.open_router(settings) as router:
-        request = demands.request(question, scope, router.settings.rag.timezone)
+    router = options.open_router(settings)
+    request = demands.request(question, scope, router.settings.rag.timezone)
+    needs_sources = router.settings.selection.sources != "all"  # they tell their statistics
+    try:
+        await router.open(None if needs_sources else ("interpreter",))
         query_plan = await router.plan(request)
+    finally:
+        await router.aclose()
     if as_json:
         terminal.print_json(query_plan)
     else:
-        explain.print_plan(query_plan)
+        print_plan(query_plan)
     return OK if query_plan.calls else NOTHING

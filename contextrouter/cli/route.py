@@ -7,14 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from contextrouter.cli import context_view, explain, options, terminal
+from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import NOTHING, OK, SOURCES, command
+from contextrouter.cli.views.screen import print_screen
+from contextrouter.cli.views.whole_context import print_coverage
 from contextrouter.errors import AllSourcesFailed
 from contextrouter.model import Context
 from contextrouter.serialization import plain
 
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Show plan, scores, and where each document was lost.")
+    bool, typer.Option("--explain", help="Show every document, plan, scores, and where others were lost.")
 ]
 TextOnly = Annotated[
     bool,
@@ -59,10 +61,14 @@ async def route(
             terminal.print_json(context)
         elif text:
             terminal.stdout().write(terminal.sanitize(context.text) + "\n")
+        elif explained:
+            from contextrouter.cli.views.context_explanation import print_explanation
+            from contextrouter.cli.views.whole_context import print_context
+
+            print_context(context)
+            print_explanation(context)
         else:
-            context_view.print_context(context)
-            if explained:
-                explain.print_explanation(context)
+            print_screen(context)
         terminal.stdout().flush()
     return OK if _has_answer(context) else NOTHING
 
@@ -80,5 +86,5 @@ def _print_failure(failure: AllSourcesFailed, as_json: bool) -> int:
         )
     else:
         terminal.error(f"Every source failed; {terminal.count(len(failure.reports), 'call')} made.")
-        context_view.print_coverage(failure.reports, terminal.err)
+        print_coverage(failure.reports, terminal.err)
     return SOURCES

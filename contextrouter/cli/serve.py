@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -35,7 +36,7 @@ async def serve(
     logs.configure(router.settings.serve.log_format, router.settings.secrets)
 
     def listening(address: str) -> None:
-        if not router.settings.keys:
+        if not (router.settings.keys or router.settings.jwt.enabled):
             terminal.note(
                 "no keys are set, so whoever uses this machine may ask everything; nobody else can.",
                 "warning",
@@ -46,14 +47,21 @@ async def serve(
                 (f"{address}/explorer", "bold"), ("   ask, and see how the answer came about", "dim")
             )
 
+    await serve(router, host=host, port=port, listening=listening, reloaded=keep_secrets(router))
+    return OK
+
+
+def keep_secrets(router: ContextRouter) -> Callable[[ContextRouter], None]:
+    """Return what masks the secrets of a router that is put in place of this one, too."""
+    from contextrouter.server import logs
+
     secrets = list(router.settings.secrets)
 
     def reloaded(new: ContextRouter) -> None:
         secrets.extend(new.settings.secrets)  # the former ones stay secret
         logs.configure(new.settings.serve.log_format, secrets)
 
-    await serve(router, host=host, port=port, listening=listening, reloaded=reloaded)
-    return OK
+    return reloaded
 
 
 def check_server_packages() -> None:

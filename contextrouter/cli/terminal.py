@@ -89,6 +89,13 @@ def say(*parts: tuple[object, str] | str, indent: int = 0) -> None:
     out.print(Padding(style_text(*parts), (0, 0, 0, indent), expand=False))
 
 
+def line(*parts: tuple[object, str] | str, indent: int = 0) -> None:
+    """Print one line to stdout. What does not fit is cut."""
+    text = style_text((" " * indent, ""), *parts)
+    text.plain = text.plain.replace("\n", " ")
+    out.print(text, no_wrap=True, overflow="ellipsis", crop=True)
+
+
 def note(message: str, kind: str = "note") -> None:
     """Print a remark on stderr."""
     err.print(

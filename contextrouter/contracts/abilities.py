@@ -6,6 +6,7 @@ A plugin has an ability when it has the methods; nothing is registered.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -117,6 +118,15 @@ class SupportsFetch(Protocol):
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return those that exist and may be seen, in the order asked."""
         ...
+
+
+@runtime_checkable
+class SupportsFiles(Protocol):
+    """A source that reads files of this machine: the id of a document is the path of its file below
+    `local_folder`, or the name of that file itself.
+    """
+
+    local_folder: Path
 
 
 @runtime_checkable

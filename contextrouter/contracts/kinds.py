@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from math import isfinite
 from numbers import Real
 from typing import Annotated, Any, Literal, Self
@@ -380,3 +380,15 @@ providers'.
 def router_keys(kind: str) -> tuple[str, ...]:
     """The router's own keys in a table of this kind."""
     return ROUTER_KEYS.get("provider" if kind == "connector" else kind, ("use", "enabled"))
+
+
+def source_kind(source: Source | FactSource) -> str:
+    """Return the kind of a source: "fact", "provider" or "connector"."""
+    return _kind_of_class(type(source))
+
+
+@cache
+def _kind_of_class(cls: type) -> str:  # the classes behind an abstract one are asked at each isinstance
+    if issubclass(cls, FactSource):
+        return "fact"
+    return "provider" if issubclass(cls, Provider) else "connector"

@@ -5,12 +5,12 @@ Imported when a fetcher is opened, so that nothing else loads aiohttp.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from contextrouter.fetch.body import CHUNK, accept_encoding
 from contextrouter.fetch.options import FetchOptions
 from contextrouter.fetch.ssrf import Network, is_public, networks, origin
-from contextrouter.runtime.threads import Threads
+from contextrouter.runtime.threads import Threads, work_aside
 
 MOST_CONNECTIONS = 100
 KEEP_ALIVE = 15.0
@@ -193,4 +193,4 @@ async def make_tls_context(options: FetchOptions) -> ssl.SSLContext | None:
     """Return the TLS context for `ca_file`; None means the system's. Raises OSError or ssl.SSLError."""
     if not options.ca_file:
         return None
-    return await asyncio.to_thread(ssl.create_default_context, cafile=options.ca_file)
+    return await work_aside(partial(ssl.create_default_context, cafile=options.ca_file))

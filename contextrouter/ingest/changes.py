@@ -121,7 +121,8 @@ class Changes:
             self.report.skip(id.encode("utf-8", "backslashreplace").decode(), flaw)
             return None
         try:
-            return apply_labels(document.replace(id=id), self.options.labels)
+            labelled = apply_labels(document.replace(id=id), self.options.labels)
+            return labelled.replace(job=self.options.job or None)
         except IngestError as error:
             self.report.skip(id, str(error))
             return None

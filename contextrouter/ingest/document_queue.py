@@ -11,6 +11,7 @@ from contextrouter.contracts import Entry, Transform
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.preparation import build_entry
 from contextrouter.runtime.plugin_calls import containment, text_of
+from contextrouter.runtime.threads import work_aside
 from contextrouter.text import tokens
 
 AHEAD = 4
@@ -62,7 +63,7 @@ async def _count_tokens(entry: Entry) -> tuple[Entry, int]:
     """Return the entry with the tokens of each chunk, for questions to come, and their sum."""
     if sum([len(chunk.content) for chunk in entry.chunks]) <= _QUICK:
         return _with_tokens(entry)
-    return await asyncio.to_thread(_with_tokens, entry)
+    return await work_aside(_with_tokens, entry)
 
 
 def _with_tokens(entry: Entry) -> tuple[Entry, int]:

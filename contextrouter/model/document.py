@@ -34,6 +34,7 @@ class Document(Noun, frozen=True, kw_only=True, gc=False):
     synced_at: datetime | None = None
     keywords: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    job: str | None = None  # the ingestion job that stored it; None: it is no job's
     links: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = EMPTY
     untrusted: bool = False  # written by strangers: fenced in the context, and never an instruction

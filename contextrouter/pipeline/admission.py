@@ -7,7 +7,6 @@ careless source must not cost the answer, and no source decides what a caller ma
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from contextrouter.errors import ContractError
 from contextrouter.filters import passes
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query
 from contextrouter.runtime.plugin_calls import as_plain
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.settings import FactKeys, SourceKeys
 from contextrouter.text.characters import whole_characters
@@ -57,14 +57,19 @@ class Admission:
         types.
         """
         answer = as_plain(answer)
-        if not isinstance(answer, list | tuple) or not {*map(type, answer)} <= {Hit}:
-            raise ContractError("search() must return a sequence of hits", law="search returns hits")
-        sound = [hit for hit in answer if _has_plain_types(hit.document) or not self._note_flaw(hit)]
-        if not {type(hit.score) for hit in sound} <= _NUMBERS:
-            sound = [_with_number(hit) for hit in sound]
+        if not isinstance(answer, list | tuple):
+            raise _no_hits()
+        sound = []
+        for hit in answer:
+            if type(hit) is not Hit:
+                raise _no_hits()
+            document, score = hit.document, hit.score
+            if _has_plain_types(document) or not self._note(flaw_of(document)):
+                sound.append(hit if score is None or type(score) is float else _with_number(hit))
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]
-        return sound[: self.query.limit]
+        limit = self.query.limit
+        return sound if len(sound) <= limit else sound[:limit]
 
     def facts(self, answer: Sequence[Any]) -> list[Any]:
         """Return the facts, entities or facets that may go on. Raises ContractError for an answer of other
@@ -90,9 +95,6 @@ class Admission:
             return ""
         flawed = len(self.flaws)
         return f"{flawed} of {admitted + flawed} {items} were left out; the first: {self.flaws[0]}"
-
-    def _note_flaw(self, hit: Hit) -> str:
-        return self._note(flaw_of(hit.document))
 
     def _note(self, flaw: str) -> str:
         if flaw:
@@ -192,6 +194,10 @@ class Admission:
         return changes
 
 
+def _no_hits() -> ContractError:
+    return ContractError("search() must return a sequence of hits", law="search returns hits")
+
+
 def _aware(moment: datetime) -> datetime:
     """A moment; a naive one is of UTC."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -236,6 +242,13 @@ def _is_texts(value: Any) -> bool:
     return type(value) in (tuple, list) and all([type(item) is str for item in value])
 
 
+def _are_texts(d: Document) -> bool:
+    return _is_texts(d.path) and _is_texts(d.keywords) and _is_texts(d.labels) and _is_texts(d.links)
+
+
+_EMPTY: tuple[str, ...] = ()  # there is one empty tuple
+
+
 def _has_plain_types(d: Any) -> bool:
     """Whether the types of a document are those that nearly all have: `flaw_of` decides about all others."""
     return (
@@ -254,9 +267,7 @@ def _has_plain_types(d: Any) -> bool:
         and (d.compartment is None or type(d.compartment) is str)
         and (d.sensitivity is None or type(d.sensitivity) is str)
         and (d.trust is None or type(d.trust) is str)
-        and (d.path == () or _is_texts(d.path))
-        and (d.keywords == () or _is_texts(d.keywords))
-        and d.labels == d.links == ()
+        and (d.path is d.keywords is d.labels is d.links is _EMPTY or _are_texts(d))
         and (d.updated_at is None or type(d.updated_at) is datetime)
         and (d.synced_at is None or type(d.synced_at) is datetime)
         and type(d.metadata) is dict
@@ -273,15 +284,12 @@ async def admit_hits(admission: Admission, answer: Sequence[Hit]) -> Sequence[Hi
     if admission.query.excluded and isinstance(answer, list | tuple):
         texts = [getattr(getattr(hit, "document", None), "content", "") for hit in answer]
         if sum([len(text) for text in texts if isinstance(text, str)]) > READ_AT_ONCE:
-            return await asyncio.to_thread(admission.hits, answer)
+            return await work_aside(admission.hits, answer)
     return admission.hits(answer)
 
 
 def _type_name(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__}"
-
-
-_NUMBERS = {float, type(None)}
 
 
 def _with_number(hit: Hit) -> Hit:

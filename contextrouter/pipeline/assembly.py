@@ -10,12 +10,20 @@ says what the fence means.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from contextrouter.model import Citation, Document, Entity, Envelope, Facet, Fact
-from contextrouter.pipeline.connection_titles import source_of
+from contextrouter.pipeline.citations import (
+    heading_of,
+    identity_of,
+    make_citation,
+    names_apart,
+    one_line,
+    visible_document,
+)
+from contextrouter.pipeline.connection_titles import Origin, source_of
 from contextrouter.pipeline.envelopes import split
 from contextrouter.text.answer_lines import (
     CountLine,
@@ -46,13 +54,16 @@ Truncate = Callable[[str, int], str]
 
 class Beside(NamedTuple):
     """What stands beside documents and facts. `now` tells facts that stopped being true; None: none are told
-    apart. `title` names the connection that a document comes from; None: its source.
+    apart. `title` names the connection that a document comes from; None: its source. `origin` names its job
+    and its file. The words of the `question` tell which page is cited.
     """
 
     entities: Sequence[Entity] = ()
     facets: Sequence[Facet] = ()
     now: datetime | None = None
     title: Callable[[Envelope], str] | None = None
+    origin: Callable[[Envelope], Origin] | None = None
+    question: str = ""
 
 
 class Assembled:
@@ -101,12 +112,13 @@ class Assembled:
     def note(self) -> str:
         """What was done to the documents, for the trace; empty: nothing."""
         notes = ["the best document was cut to the token budget"] if self.cut else []
-        lost = {
-            "facts": len(self.lost_facts),
-            "entities": len(self.lost_entities),
-            "counts": len(self.lost_facets),
-        }
-        notes += [f"{number} {name} were beyond the token budget" for name, number in lost.items() if number]
+        for name, lost in (
+            ("facts", self.lost_facts),
+            ("entities", self.lost_entities),
+            ("counts", self.lost_facets),
+        ):
+            if lost:
+                notes.append(f"{len(lost)} {name} were beyond the token budget")
         if self.fenced:
             notes.append(f"untrusted documents fenced: {self.fenced}")
         if self.cleaned:
@@ -134,7 +146,9 @@ def assemble(
     beside = beside or Beside()
     fence = make_fence([*(envelope.document for envelope in live), *facts, *beside.entities, *beside.facets])
     writer = _Writer(fence, budget, count, truncate)
-    writer.title = beside.title or writer.title
+    writer.title, writer.origin = beside.title or writer.title, beside.origin or writer.origin
+    writer.question = beside.question
+    writer.names = names_apart(live, writer.title)
     writer.add_answers(facts, beside, budget // _FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
@@ -154,6 +168,9 @@ class _Writer:
         self.sections: list[str] = []
         self.tokens = 0  # of the blocks
         self.title: Callable[[Envelope], str] = source_of
+        self.origin: Callable[[Envelope], Origin] = lambda _: Origin()
+        self.question = ""  # its words tell which page of a document is cited
+        self.names: Mapping[str, str] = {}  # of documents that share their heading with others, by their ids
         self.noticed = False  # whether the text needs the notice of the fence
 
     def add_answers(self, facts: Sequence[Fact], beside: Beside, budget: int) -> None:
@@ -195,7 +212,10 @@ class _Writer:
     def add_document(self, envelope: Envelope) -> None:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
         result = self.result
-        citation, block, content = _cite(len(self.blocks) + 1, envelope, self.title(envelope))
+        document = visible_document(envelope.document)
+        citation = make_citation(len(self.blocks) + 1, envelope, self.origin(envelope), self.question)
+        name = self.names.get(identity_of(envelope.document), "")
+        block, content = _document_block(document, heading_of(citation, self.title(envelope), document, name))
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:
@@ -341,26 +361,13 @@ def _note_cleaning(envelope: Envelope, done: Assembled) -> None:
         done.hidden[document.parent or document.id] = hidden
 
 
-def _cite(number: int, envelope: Envelope, connection: str) -> tuple[Citation, str, str]:
-    """The citation of a document, its block, and its content without a repeated title."""
-    document = envelope.document
-    if document.untrusted:
-        parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
-        document = document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
-    title = (
-        " ".join(document.title.split()) or _one_line(document.url) or _one_line(document.id) or "untitled"
-    )
-    about = [clean_line(part) for part in (connection, document.compartment or "") if part]
-    block = " — ".join([f"### [{number}] {title}", *about])
+def _document_block(document: Document, heading: str) -> tuple[str, str]:
+    """The block of a document below its heading, and its content without a repeated title."""
+    block = heading
     path, content = without_repeats(document.title, document.path, document.content)
-    below = content.strip()
+    below = content = content.strip()
     if path:
-        below = " > ".join([_one_line(part) for part in path]) + ("\n" + below if below else "")
+        below = " > ".join([one_line(part) for part in path]) + ("\n" + below if below else "")
     if below:
         block = f"{block}\n{escape_marks(below)}"
-    citation = Citation(number=number, title=title, url=document.url, source=source_of(envelope))
-    return citation, block, content.strip()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return block, content

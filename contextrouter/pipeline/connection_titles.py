@@ -5,11 +5,13 @@ Several jobs may fill one store. Each is a connection of its own: the id of a do
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.candidates import Candidates
+from contextrouter.runtime.local_files import LocalFile, local_file
 from contextrouter.scope import Scope
 from contextrouter.settings import Job, Settings
 
@@ -17,21 +19,71 @@ MOST_DUPLICATES = 20
 """Duplicates that a note lists; it counts the others."""
 
 
-class Connections:
-    """The connections of the settings."""
+class Origin(NamedTuple):
+    """Where a document comes from: the name of its ingestion job, and the path of its file; "": none."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._jobs = {(job.to, job.origin or name): job for name, job in settings.ingest.items()}
-        sources = {**settings.providers, **settings.connectors}
-        self._titles = {name: instance.keys.title for name, instance in sources.items()}
+    job: str = ""
+    file: str = ""
+
+
+class Connections:
+    """The connections of the settings. `sources` are the plugins, of which some know the files of their
+    documents (`SupportsFiles`).
+    """
+
+    def __init__(self, settings: Settings, sources: Mapping[str, object] | None = None) -> None:
+        self._settings, self._sources = settings, sources or {}
+        self._jobs = {(job.to, job.origin or name): (name, job) for name, job in settings.ingest.items()}
+        tables = {**settings.providers, **settings.connectors}
+        self._titles = {name: instance.keys.title for name, instance in tables.items()}
 
     def title(self, envelope: Envelope) -> str:
         """Return the title of the connection that a document comes from: that of its job, else of its source,
         else the name of the source. "": no source found it.
         """
-        source, document = source_of(envelope), envelope.document
-        job = self._jobs.get((source, (document.parent or document.id).partition(":")[0]))
+        source = source_of(envelope)
+        _, job = self._job(source, envelope.document)
         return (job.title if job else None) or self._titles.get(source) or source
+
+    def origin(self, envelope: Envelope) -> Origin:
+        """Return the job that stored a document, and the file that it was read from."""
+        source = source_of(envelope)
+        name, _ = self._job(source, envelope.document)
+        file = self.file(source, envelope.document)
+        return Origin(name, str(file.path) if file else "")
+
+    def file(self, source: str, document: Document) -> LocalFile | None:
+        """Return the file of this machine that a document of a source was read from; None: none. Whether it
+        is still there, it does not look.
+        """
+        id, (_, job) = document.parent or document.id, self._job(source, document)
+        if isinstance(part := document.metadata.get("part"), str):
+            id = id.removesuffix(f"/{part}")
+        if job is None:
+            return self._file_of_source(source, id)
+        id = id.partition(":")[2]
+        if job.source in self._settings.connectors or job.source in self._settings.providers:
+            return self._file_of_source(job.source, id)
+        return local_file(self._path(job.source), id)
+
+    def _file_of_source(self, source: str, id: str) -> LocalFile | None:
+        plugin = self._sources.get(source)
+        if plugin is not None:  # `isinstance` of a protocol would take longer than all else of a citation
+            folder = getattr(plugin, "local_folder", None)
+            return None if folder is None else local_file(folder, id)
+        table = self._settings.connectors.get(source)  # one that is only ingested is no open source
+        path = table.options.get("path") if table is not None and table.use == "files" else None
+        return local_file(self._path(path), id) if isinstance(path, str) else None
+
+    def _path(self, path: str) -> Path:
+        settings = self._settings.path
+        return (Path(settings).parent if settings else Path()) / Path(path).expanduser()
+
+    def _job(self, source: str, document: Document) -> tuple[str, Job | None]:
+        if not self._jobs:
+            return "", None
+        origin = (document.parent or document.id).partition(":")[0]
+        return self._jobs.get((source, origin), ("", None))
 
 
 def source_of(envelope: Envelope) -> str:
@@ -41,9 +93,10 @@ def source_of(envelope: Envelope) -> str:
 
 def jobs_out_of_scope(settings: Settings, store: str, scope: Scope | None) -> Iterator[str]:
     """Yield the jobs of a store whose labels a caller may not see."""
-    for name, job in settings.ingest.items():
-        if job.to == store and scope is not None and not _may_see(scope, job):
-            yield name
+    if scope is not None:
+        for name, job in settings.ingest.items():
+            if job.to == store and not _may_see(scope, job):
+                yield name
 
 
 def _may_see(scope: Scope, job: Job) -> bool:
@@ -55,12 +108,10 @@ def _may_see(scope: Scope, job: Job) -> bool:
 
 def describe_duplicates(candidates: Candidates) -> str:
     """Return which documents of several sources are one: `web:b = library:a`. "": none are."""
-    if len({ranked.source for ranked in candidates.lists}) < 2:
-        return ""
-    names: Mapping[int, dict[str, None]] = defaultdict(dict)
-    for ranked, row in zip(candidates.lists, candidates.rows, strict=True):
-        for number, hit in zip(row, ranked.hits, strict=True):
-            names[number][f"{ranked.source}:{hit.document.id or hit.document.url}"] = None
-    equal = [" = ".join(copies) for copies in names.values() if len(copies) > 1]
-    more = f"; {len(equal) - MOST_DUPLICATES} more" if len(equal) > MOST_DUPLICATES else ""
-    return f"duplicates: {'; '.join(equal[:MOST_DUPLICATES])}{more}" if equal else ""
+    numbers = candidates.duplicates()
+    equal = [
+        " = ".join([f"{source}:{document.id or document.url}" for source, document in copies])
+        for copies in candidates.copies(numbers[:MOST_DUPLICATES]).values()
+    ]
+    more = f"; {len(numbers) - MOST_DUPLICATES} more" if len(numbers) > MOST_DUPLICATES else ""
+    return f"duplicates: {'; '.join(equal)}{more}" if equal else ""

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from contextrouter.model import Document, Fact, RankedList
-from contextrouter.pipeline.candidates import Candidates
+from contextrouter.pipeline.candidates import Candidates, Share
 from contextrouter.text.fact_words import QuestionWords, same_words
 
 
@@ -29,7 +29,7 @@ def dedupe(lists: Sequence[RankedList], identity: str = "exact") -> Candidates:
     ordered = sorted(lists, key=attrgetter("source", "leg", "query"))
     index = _Index(identity)
     rows = [index.row(ranked) for ranked in ordered]
-    return Candidates(index.documents, ordered, rows)
+    return Candidates(index.documents, ordered, rows, index.shares)
 
 
 class _Index:
@@ -37,6 +37,7 @@ class _Index:
 
     def __init__(self, identity: str) -> None:
         self.documents: list[Document] = []
+        self.shares: list[Share] = []
         self._key_of = _KEYS.get(identity)
         self._by_text: dict[Any, int] = {}
         self._same: dict[Any, list[int]] = {}  # key -> numbers, where a key has several
@@ -46,6 +47,7 @@ class _Index:
         self._source, self._first = source, len(self.documents)
         self._by_id: dict[str | tuple[str, str], int] = {}
         self._claims: dict[int, Document] = {}  # number -> the source's document that joined it
+        self.shares.append(Share(source, self._first, self._claims))
         self._taken: dict[Any, int] = {}  # key -> how many of its first numbers the source has ids for
 
     def row(self, ranked: RankedList) -> list[int]:
@@ -60,14 +62,13 @@ class _Index:
             name = (document.tenant, document.id) if document.tenant else document.id
             number = by_id.get(name)
             if number is None:
-                number = new = len(documents)
-                key = key_of(document) if key_of is not None else None
-                if key is not None:
+                new = len(documents)
+                if key_of is not None and (key := key_of(document)) is not None:
                     number = by_text.setdefault(key, new)
                 else:  # few documents share a url: comparing those costs less than hashing all texts
                     key = document.url or (document.snippet or document.content,)
                     number = by_text.setdefault(key, new)
-                    if number != new and _text(documents[number]) != _text(document):
+                    if number != new and not _says_same(documents[number], document):
                         key = _text(document)
                         number = by_text.setdefault(key, new)
                 if number < first and number not in claims:
@@ -99,6 +100,12 @@ class _Index:
         if document.id:
             self._taken[key] = place + 1
         return number
+
+
+def _says_same(document: Document, other: Document) -> bool:
+    return (
+        document.url == other.url and document.snippet == other.snippet and document.content == other.content
+    )
 
 
 def _text(document: Document) -> tuple[str, str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -11,7 +10,8 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from contextrouter.cache import EmbeddingCache, ScoreCache
-from contextrouter.contracts import Embedder, FactSource, Interpreter, Provider, Source, Stage
+from contextrouter.contracts import Embedder, FactSource, Interpreter, Source, Stage
+from contextrouter.contracts.kinds import source_kind
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.call_limits.failure_log import FailureLog
 from contextrouter.pipeline.call_limits.slots import SourceSlots
@@ -19,6 +19,7 @@ from contextrouter.pipeline.connection_titles import Connections
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.term_statistics import StatisticsCache
+from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.settings import FactKeys, InterpreterKeys, Rag, Settings, SourceKeys, StageKeys
 
 log = logging.getLogger("contextrouter")
@@ -64,7 +65,7 @@ class OpenPlugins:
 class CallLimits:
     """Bounds the calls to sources: slots overall and by source, a circuit breaker for each leg of a source.
 
-    It also holds cancelled calls that have not ended yet. Made for one event loop.
+    It also holds calls of all plugins that were cancelled and have not ended. Made for one event loop.
     """
 
     def __init__(self, settings: Settings, sources: Collection[str] = ()) -> None:
@@ -76,7 +77,7 @@ class CallLimits:
         """Seconds a source must have had for its lateness to count against it."""
         self._failures, self._seconds = limits.breaker_failures or math.inf, limits.breaker_seconds
         self._breakers: dict[tuple[str, str], CircuitBreaker] = {}
-        self.abandoned: set[asyncio.Task[Any]] = set()
+        self.abandoned = AllAbandonedCalls(limits.max_abandoned)
 
     def breaker(self, source: str, leg: str) -> CircuitBreaker:
         """Return the circuit breaker of one leg of a source: a dead leg does not stop the others."""
@@ -89,25 +90,9 @@ class CallLimits:
         """Whether the calls to a leg of this source pause, because it kept failing."""
         return any(not breaker.closed for (name, _), breaker in self._breakers.items() if name == source)
 
-    def abandon(self, tasks: set[asyncio.Task[Any]]) -> None:
-        """Hold on to cancelled tasks that have not ended yet."""
-        for task in tasks:
-            self.abandoned.add(task)
-            task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        self.abandoned.discard(task)
-        if not task.cancelled():
-            task.exception()  # read, so that the event loop does not report it as lost
-
     async def aclose(self) -> None:
         """Wait a second for abandoned calls, and log how many still do not end."""
-        if self.abandoned:
-            for task in self.abandoned:
-                task.cancel()
-            _, running = await asyncio.wait(set(self.abandoned), timeout=1.0)
-            if running:
-                log.warning("%d calls to sources ignore their cancellation and are left behind", len(running))
+        await self.abandoned.aclose()
 
 
 Clock = Callable[[], datetime]
@@ -137,16 +122,16 @@ class Engine:
         self.scores, self.embeddings = scores, embeddings
         self.limits = CallLimits(self.settings, self.sources)
         self.failures = FailureLog()
-        self.statistics = StatisticsCache(self.sources, self.limits.abandon)
+        self.statistics = StatisticsCache(self.sources, self.limits.abandoned)
         self.secrets = self.settings.secrets
-        self.kinds = {name: kind_of(source) for name, source in self.sources.items()}
+        self.kinds = {name: source_kind(source) for name, source in self.sources.items()}
         self.source_keys = {name: self._keys_of(name, source) for name, source in self.sources.items()}
         self.profiles = Profiles(self.sources, self.embedders)
-        self.connections = Connections(self.settings)
+        self.connections = Connections(self.settings, self.sources)
         self.shadows = {name for name, keys in self.source_keys.items() if getattr(keys, "shadow", False)}
 
     def _keys_of(self, name: str, source: Source | FactSource) -> FactKeys:
-        instance = self.settings.instances(kind_of(source)).get(name)
+        instance = self.settings.instances(source_kind(source)).get(name)
         if instance is not None:
             return instance.keys  # type: ignore[no-any-return]  # keys of a source's table are FactKeys
         return FactKeys() if isinstance(source, FactSource) else SourceKeys()
@@ -184,13 +169,6 @@ class Engine:
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def kind_of(source: Source | FactSource) -> str:
-    """Return the kind of a source: "fact", "provider" or "connector"."""
-    if isinstance(source, FactSource):
-        return "fact"
-    return "provider" if isinstance(source, Provider) else "connector"
 
 
 def _keys(tables: Mapping[str, Any], name: str, default: type[Any]) -> Any:

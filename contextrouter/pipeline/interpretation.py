@@ -56,7 +56,9 @@ async def interpret(
             await engine.ensure_open("interpreter", name, deadline)
             until = deadline.within(keys.timeout)
             steps = Steps(interpreter.interpret(intent, context))
-            intent = _check_types(await until.run(steps, engine.limits.abandon), intent)
+            intent = _check_types(
+                await until.run(steps, engine.limits.abandoned.of("interpreter", name)), intent
+            )
             if why := steps.blocked(until):
                 failed[name] = why
             if failure := intent.attributes.get(FAILURE):  # it went on without its model: the intent stays
@@ -96,15 +98,17 @@ def _demands(request: Request) -> bool:
 
 
 def _context(request: Request, engine: Engine, now: datetime | None) -> InterpreterContext:
-    names = request.sources
-    return InterpreterContext(
-        request=request.replace(filters=own_filters(request.filters)),
-        routes={kind: route.description for kind, route in engine.settings.routes.items()},
-        sources={
+    names, scope, sources = request.sources, request.scope, dict(engine.sources)
+    if names is not None or scope is not None:
+        sources = {
             name: source
-            for name, source in engine.sources.items()
-            if (names is None or name in names) and may_ask(request.scope, engine.source_keys[name])
-        },
+            for name, source in sources.items()
+            if (names is None or name in names) and may_ask(scope, engine.source_keys[name])
+        }
+    return InterpreterContext(
+        request=request.replace(filters=own_filters(request.filters)) if request.filters else request,
+        routes={kind: route.description for kind, route in engine.settings.routes.items()},
+        sources=sources,
         now=now or engine.now(),
     )
 

@@ -18,13 +18,13 @@ class Phrases:
     def __init__(self, plan: Plan) -> None:
         self._calls, intent = plan.calls, plan.intent
         phrases = {*parse(intent.question).required}
-        self._parts = (
+        self.parts = (
             {text for text in intent.derived if phrases - {*parse(text).required}} if phrases else set()
         )
 
     def lacks(self, call: Call) -> bool:
         """Whether a call asks a part of the question that lacks its phrases."""
-        return call.query.text in self._parts and not call.query.required
+        return call.query.text in self.parts and not call.query.required
 
     def fallback(self, call: Call, query: Query) -> tuple[Query | None, str]:
         """Return what to ask where the phrases of a query found nothing (None: parts of the question without

@@ -16,10 +16,11 @@ from contextrouter.errors import ContractError, StageError
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.admission import flaw_of
 from contextrouter.pipeline.call_limits.blocking import Steps
-from contextrouter.pipeline.deadline import Abandon, Deadline
+from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
 from contextrouter.pipeline.envelopes import Ranking, split
 from contextrouter.pipeline.trace import StageNotes, TraceBuilder, order_of
+from contextrouter.runtime.abandoned_calls import AbandonedCalls
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import text_of
 from contextrouter.scope import Scope
@@ -57,7 +58,7 @@ async def rank(
                 live,
                 msgspec.structs.replace(context, note=notes.add),
                 deadline,
-                engine.limits.abandon,
+                engine.limits.abandoned.of("stage", name),
             )
         except Exception as error:
             reason = (
@@ -81,7 +82,7 @@ async def _apply(
     live: list[Envelope],
     context: StageContext,
     deadline: Deadline,
-    abandon: Abandon,
+    abandoned: AbandonedCalls,
 ) -> tuple[list[Envelope], list[Envelope], str]:
     """Return the live envelopes, the lost ones, and how the stage made the answer late; empty: it did not."""
     name, stage, keys = stage_of
@@ -99,7 +100,7 @@ async def _apply(
     if head:
         until = deadline.within(keys.timeout)
         steps = Steps(stage.apply(tuple(head), _stage_view(name, context, seal)))
-        returned = await until.run(steps, abandon)
+        returned = await until.run(steps, abandoned)
         late = steps.blocked(until)
     went_on, lost = _check_returned(name, head, returned, sealed, context.scope)
     live_now, cut = _keep(name, went_on + tail, keys)

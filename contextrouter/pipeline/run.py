@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -50,6 +49,7 @@ from contextrouter.pipeline.selection import select
 from contextrouter.pipeline.stage_context import stage_context
 from contextrouter.pipeline.trace import TraceBuilder
 from contextrouter.runtime.metering import model_usage, start_metering
+from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Rag
 from contextrouter.text import tokens
 
@@ -59,8 +59,8 @@ RANKING_SHARE = 0.1
 """Share of the request's time that is kept for what follows the sources: calibration and ranking stages."""
 CALIBRATION_SECONDS = 0.25
 """The most of it that is kept for calibration alone."""
-MODES = {"scores": "by scores", "rrf": "by ranks, k = {k:g}", "weighted": "by weighted scores"}
-"""What the trace says of each mode of fusion."""
+MODES = {"scores": "by scores", "weighted": "by weighted scores"}
+"""What the trace says of a mode of fusion; of "rrf" it also says the constant."""
 T = TypeVar("T")
 AT_ONCE = 100_000
 """Characters of documents that are assembled in one step of the event loop; more are in a thread."""
@@ -195,9 +195,9 @@ class Run:
         fused = fuse(
             candidates, self.rag, queries=self.queries, profiles=self.engine.profiles, calibrated=calibrated
         )
-        ranking = self.trace.add_ranking("fuse", fused)
-        self.trace.explain(MODES[self.rag.hybrid_fusion].format(k=self.rag.rrf_k))
-        return ranking
+        mode = self.rag.hybrid_fusion
+        note = f"by ranks, k = {self.rag.rrf_k:g}" if mode == "rrf" else MODES[mode]
+        return self.trace.add_ranking("fuse", fused, note)
 
     def prefer(self, fused: Ranking) -> Ranking:
         """Let documents of the time that the question names stand higher."""
@@ -205,10 +205,9 @@ class Run:
         if period is None or not fused.live:
             return fused
         inside = sum([lies_in(envelope, period) for envelope in fused.live])
-        ranking = self.trace.add_ranking("prefer", prefer(fused.live, period, self.rag.period_boost))
         days = f"{period.start or '…'} to {period.end or '…'}"
-        self.trace.explain(f"{inside} of {len(fused.live)} documents are of {days}, and stand higher")
-        return ranking
+        note = f"{inside} of {len(fused.live)} documents are of {days}, and stand higher"
+        return self.trace.add_ranking("prefer", prefer(fused.live, period, self.rag.period_boost), note)
 
     @property
     def queries(self) -> Queries:
@@ -227,12 +226,10 @@ class Run:
     def select(self, ranked: Ranking) -> Ranking:
         """Keep the best, or a quota of each kind; no more than the caller wants."""
         limit = final_limit(self.request)
-        selected = self.trace.add_ranking("select", select(ranked, self.rag, limit))
+        note = ""
         if limit != self.request.limit:
-            self.trace.explain(
-                f"limit {self.request.limit} is not between 1 and {MOST_DOCUMENTS}: {limit} instead"
-            )
-        return selected
+            note = f"limit {self.request.limit} is not between 1 and {MOST_DOCUMENTS}: {limit} instead"
+        return self.trace.add_ranking("select", select(ranked, self.rag, limit), note)
 
     async def merge_neighbours(self, selected: Ranking) -> Ranking:
         """Make neighbours of one document one block."""
@@ -242,17 +239,23 @@ class Run:
         merged, saved = await _read_texts(selected, partial(merge_neighbours, selected, *counted))
         if len(merged.live) == len(selected.live):
             return selected
-        ranking = self.trace.add_ranking("merge", merged)
-        self.trace.explain("neighbours are one block" + (f": about {saved} tokens saved" if saved else ""))
-        return ranking
+        note = "neighbours are one block" + (f": about {saved} tokens saved" if saved else "")
+        return self.trace.add_ranking("merge", merged, note)
 
     def _fits(self, live: Sequence[Envelope]) -> Sequence[Envelope]:
         return self._text_of(live).envelopes
 
     def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
         budget = self.rag.token_budget
-        title = self.engine.connections.title
-        beside = Beside(self.harvest.entities, self.harvest.facets, self._facts_time, title)
+        connections = self.engine.connections
+        beside = Beside(
+            self.harvest.entities,
+            self.harvest.facets,
+            self._facts_time,
+            connections.title,
+            connections.origin,
+            self.intent.text if self.intent else "",
+        )
         return assemble(
             selected, self.facts, beside=beside, budget=budget, count=tokens.count, truncate=tokens.truncate
         )
@@ -369,7 +372,7 @@ async def _read_texts(selected: Ranking, work: Callable[[], T]) -> T:
     others meanwhile.
     """
     size = sum([len(envelope.document.content) for envelope in selected.live])
-    return work() if size <= AT_ONCE else await asyncio.to_thread(work)
+    return work() if size <= AT_ONCE else await work_aside(work)
 
 
 def _raise_if_all_failed(harvest: Harvest) -> None:

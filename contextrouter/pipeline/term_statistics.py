@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from contextrouter.contracts import FactSource, Source, SupportsStatistics, TermStatistics
-from contextrouter.pipeline.deadline import Abandon, Deadline
+from contextrouter.errors import PluginError
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.runtime.plugin_calls import containment
 from contextrouter.scope import Scope
 
@@ -31,8 +33,8 @@ SCOPES = 32
 class StatisticsCache:
     """Statistics by source and scope: what a scope hides must not change what it shows."""
 
-    def __init__(self, sources: Mapping[str, Source | FactSource], abandon: Abandon) -> None:
-        self._abandon = abandon
+    def __init__(self, sources: Mapping[str, Source | FactSource], abandoned: AllAbandonedCalls) -> None:
+        self._abandoned = abandoned
         self._sources = {name: s for name, s in sources.items() if isinstance(s, SupportsStatistics)}
         self._kept: dict[tuple[str, Scope | None], tuple[float, TermStatistics]] = {}
         self._silent: set[str] = set()
@@ -71,8 +73,11 @@ class StatisticsCache:
     async def _ask_in_time(
         self, name: str, words: list[str], scope: Scope | None, patience: Deadline
     ) -> None:
-        with contextlib.suppress(TimeoutError, RuntimeError):  # those that answer in time are kept
-            await patience.run(self._ask(name, words, scope, monotonic()), self._abandon)
+        with contextlib.suppress(
+            TimeoutError, RuntimeError, PluginError
+        ):  # those that answer in time are kept
+            asking = self._ask(name, words, scope, monotonic())
+            await patience.run(asking, self._abandoned.of("statistics of source", name))
 
     async def _ask(self, name: str, words: list[str], scope: Scope | None, now: float) -> None:
         try:

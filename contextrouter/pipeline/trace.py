@@ -31,18 +31,15 @@ class TraceBuilder:
         step.
         """
         now = monotonic()
-        self.steps.append(Step(name=name, elapsed=now - self._since, live=live, lost=lost, **fields))
+        step = Step(name=name, elapsed=now - self._since, live=live, lost=lost if len(lost) else (), **fields)
+        self.steps.append(step)
         self._since = now
 
-    def add_ranking(self, name: str, envelopes: Sequence[Envelope]) -> Ranking:
+    def add_ranking(self, name: str, envelopes: Sequence[Envelope], note: str = "") -> Ranking:
         """Record a step that returned envelopes; return those that are live."""
         live, lost = split(envelopes)
-        self.add(name, len(live), lost)
+        self.add(name, len(live), lost, note=note)
         return Ranking(live)
-
-    def explain(self, note: str) -> None:
-        """Add a note to the last step."""
-        self.steps[-1] = self.steps[-1].replace(note=note)
 
     def keep_order(self, live: Sequence[Envelope]) -> None:
         """Note the order after the last step."""

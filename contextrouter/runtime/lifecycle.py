@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, cast
 
@@ -62,22 +61,6 @@ class PluginState(Enum):
     READY = "ready"
 
 
-class _Closed(AbstractSet[Key]):
-    """A live view of the plugins that are closed."""
-
-    def __init__(self, states: Mapping[Key, PluginState]) -> None:
-        self._states = states
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._states and self._states[cast(Key, key)] is PluginState.CLOSED
-
-    def __iter__(self) -> Iterator[Key]:
-        return (key for key, state in self._states.items() if state is PluginState.CLOSED)
-
-    def __len__(self) -> int:
-        return list(self._states.values()).count(PluginState.CLOSED)
-
-
 class Instances:
     """Every plugin instance by (kind, name)."""
 
@@ -90,7 +73,7 @@ class Instances:
         }
         self.all: dict[Key, Plugin] = {}
         self._states: dict[Key, PluginState] = {}
-        self.closed: AbstractSet[Key] = _Closed(self._states)
+        self.closed: set[Key] = set()  # the plugins in this state, which every request asks for
         self._opening: dict[Key, asyncio.Task[None]] = {}
         self._opened: list[Key] = []
         self._building: list[Key] = []
@@ -102,7 +85,14 @@ class Instances:
 
     def _add(self, key: Key, plugin: Plugin) -> None:
         self.all[key] = plugin
-        self._states[key] = PluginState.CLOSED
+        self._set_state(key, PluginState.CLOSED)
+
+    def _set_state(self, key: Key, state: PluginState) -> None:
+        self._states[key] = state
+        if state is PluginState.CLOSED:
+            self.closed.add(key)
+        else:
+            self.closed.discard(key)
 
     def build(self, instance: Instance) -> Plugin:
         """Build the plugin of one instance, after the plugins that it references. Raises SettingsError with
@@ -162,8 +152,14 @@ class Instances:
             self._add_default_embedder()
 
     def _problem(self, instance: Instance, message: str) -> Problem:
+        """Return a problem of a plugin. A message that begins with one of its keys stands at the line of that
+        key.
+        """
         key = f"{instance.kind}s.{instance.name}"
-        return self.settings.problem(key, mask(message.removeprefix(f"{key}: "), self.settings.secrets))
+        text = mask(message.removeprefix(f"{key}: "), self.settings.secrets)
+        option = f"{key}.{text.partition(' ')[0]}"
+        problem = self.settings.problem(option if option in self.settings.origins else key, text)
+        return Problem(text, key=key, file=problem.file, line=problem.line)
 
     def _default_embedder(self) -> None:
         sources = any(isinstance(p, Source) and p.embedder == "default" for p in self.all.values())
@@ -208,18 +204,21 @@ class Instances:
         """Stages by name."""
         return self.plugins("stage")
 
-    async def open(self) -> None:
-        """Open all plugins concurrently, dependencies first, in at most `[rag] timeout_seconds`.
+    async def open(self, kinds: Collection[str] | None = None) -> None:
+        """Open all plugins concurrently, or those of `kinds`, dependencies first, in at most `[rag]
+        timeout_seconds`.
 
         A slower plugin goes on opening, and requests that need it wait. Raises errors of the installation,
         but not for a missing package that nothing but rerankers needs.
         """
         self._opened.clear()
-        self._states.update(dict.fromkeys(self.all, PluginState.CLOSED))
+        for key in self.all:
+            self._set_state(key, PluginState.CLOSED)
         clock = asyncio.get_running_loop().time
         until = clock() + self.settings.rag.timeout_seconds
-        for kinds in _OPENING_ORDER:
-            keys = [key for key in self.all if key[0] in kinds and not self.switched_off(key)]
+        for group in _OPENING_ORDER:
+            chosen = group if kinds is None else [kind for kind in group if kind in kinds]
+            keys = [key for key in self.all if key[0] in chosen and not self.switched_off(key)]
             tasks = {key: self._start_opening(key) for key in keys}
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=max(0.0, until - clock()))
@@ -325,7 +324,7 @@ class Instances:
         if self._states[key] is PluginState.CLOSED:
             with containment():
                 await self.all[key].open()
-            self._states[key] = PluginState.OPEN
+            self._set_state(key, PluginState.OPEN)
             self._opened.append(key)
             if key[0] == "embedder":
                 await self._tell_stores(key[1])
@@ -349,10 +348,10 @@ class Instances:
         """
         plugin = self.all[key]
         if not isinstance(plugin, SupportsModel) or plugin.embedder not in self.embedders:
-            self._states[key] = PluginState.READY
+            self._set_state(key, PluginState.READY)
         elif ("embedder", plugin.embedder) not in self.closed:
             embedder = self.embedders[plugin.embedder]
-            self._states[key] = PluginState.READY
+            self._set_state(key, PluginState.READY)
             await plugin.embedded_by(embedder.model, embedder.dimensions)
 
     async def aclose(self) -> None:
@@ -369,7 +368,7 @@ class Instances:
         until = clock() + CLOSE_SECONDS
         while self._opened:
             key = self._opened.pop()
-            self._states[key] = PluginState.CLOSED
+            self._set_state(key, PluginState.CLOSED)
             name = f"{key[0]} {key[1]!r}"
             try:
                 await close(self.all[key], name, max(LEAST_CLOSE_SECONDS, until - clock()))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Coroutine
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from contextrouter.contracts import Plugin
@@ -41,20 +41,23 @@ def text_of(error: BaseException) -> str:
     return text if inner is error else f"{text}; the first: {type(inner).__name__}: {text_of(inner)}"
 
 
-@contextmanager
-def containment() -> Iterator[None]:
+class containment:
     """Turn a BaseException that stops no program, such as a library's panic, into a PluginError, and a group
     of exceptions, too: its message names the first.
     """
-    try:
-        yield
-    except (Exception, *STOPPING) as error:
-        if not isinstance(error, BaseExceptionGroup):
-            raise
-        raise _failure(error) from error
-    except BaseException as error:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, (Exception, *STOPPING)) and not isinstance(error, BaseExceptionGroup):
+            return
         if isinstance(error, GeneratorExit) and not in_event_loop():
-            raise  # a coroutine that nobody waits for any more is being closed
+            return  # a coroutine that nobody waits for any more is being closed
         raise _failure(error) from error
 
 
@@ -86,6 +89,8 @@ def as_plain(answer: Answer) -> Answer:
 
 def as_coroutine(call: Awaitable[Answer]) -> Coroutine[Any, Any, Answer]:
     """Return a plugin's call as a coroutine. Raises TypeError for what cannot be awaited."""
+    if isinstance(call, CoroutineType):
+        return call
     if not isawaitable(call):
         raise TypeError(f"the method returned {type(call).__name__} at once; write `async def`")
     return call if asyncio.iscoroutine(call) else _wait_for(call)

@@ -53,6 +53,7 @@ class Registry:
         self.paths = tuple(paths)
         self.warnings: list[str] = []
         self._entries: dict[str, dict[str, EntryPoint]] = {}
+        self._all_entries: Any = None  # EntryPoints; Python 3.11 gives it another type
         self._files = self._find_files()
         self._classes: dict[tuple[str, str], type[Plugin]] = {}
         self._schemas: dict[tuple[str, str], schema.Schema] = {}
@@ -75,16 +76,19 @@ class Registry:
                     )
         return files
 
+    def _every_entry(self) -> Any:
+        """Entry points of all packages, read once: it costs as much as to import this package."""
+        if self._all_entries is None:
+            from importlib.metadata import entry_points
+
+            self._all_entries = entry_points()
+        return self._all_entries
+
     def entries(self, kind: str) -> dict[str, EntryPoint]:
         """Entry points of one kind, by name."""
         if kind not in self._entries:
-            from importlib.metadata import (
-                entry_points,
-            )  # half the cost of importing this package, so not before it is needed
-
-            self._entries[kind] = {
-                entry.name: entry for entry in entry_points(group=f"contextrouter.{kind}s")
-            }
+            entries = self._every_entry().select(group=f"contextrouter.{kind}s")
+            self._entries[kind] = {entry.name: entry for entry in entries}
         return self._entries[kind]
 
     def names(self, kind: str) -> list[str]:
@@ -241,10 +245,8 @@ class Registry:
 
     def _misspelt_groups(self) -> list[PluginListing]:
         """Return a line for each entry point in a group whose name is close to one of the plugins'."""
-        from importlib.metadata import entry_points  # see `entries`
-
         groups = {f"contextrouter.{kind}s" for kind in KINDS}
-        every = entry_points()
+        every = self._every_entry()
         lines = []
         for group in sorted(every.groups - groups):
             close = _closest_group(group, groups)

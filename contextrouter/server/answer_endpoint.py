@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
-from contextrouter.answering import Draft, to_answer
+from contextrouter.answering import Draft, to_answer, visible_pieces
 from contextrouter.answering.closing import closing
-from contextrouter.contracts import Refusal, Thought
+from contextrouter.contracts import Refusal
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Answer
-from contextrouter.serialization import plain
 from contextrouter.server.chat_answers import choose_generator, retrieve
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
 from contextrouter.server.hidden_errors import hide_errors
 from contextrouter.server.request_schema import RouteAsked, schema_type
@@ -33,18 +33,19 @@ async def answer(exchange: Exchange) -> web.StreamResponse:
     generator = choose_generator(server.settings.chat, exchange.caller, exchange.body.model)
     order = msgspec.structs.replace(answering.make_order(request), generator=generator)
     context = await retrieve(server, request)
-    trace = exchange.body.trace
-    order, visible = answering.bind(order, context), hide_errors(context, exchange.caller)
+    detail = exchange.body.detail
+    order = answering.bind(order, context)
+    visible = follow(hide_errors(context, exchange.caller), exchange.caller, origin_of(exchange))
     if not exchange.body.stream:
         draft = server.finish(await answering.whole(order, context), exchange.caller)
-        return json_response(plain(to_answer(draft, visible), trace=trace))
+        return json_response(to_answer(draft, visible).to_dict(detail))
     events = await exchange.stream()
-    async with closing(answering.pieces(order, context)) as pieces:
+    async with closing(visible_pieces(answering.pieces(order, context))) as pieces:
         async for piece in pieces:
             if isinstance(piece, Draft):
                 draft = server.finish(piece, exchange.caller)
-                await events.send(plain(to_answer(draft, visible), trace=trace), "result")
-            elif not isinstance(piece, Thought):
+                await events.send(to_answer(draft, visible).to_dict(detail), "result")
+            else:
                 await events.send({"text": piece}, "refusal" if isinstance(piece, Refusal) else "text")
     await events.write_eof()
     return events

@@ -17,8 +17,9 @@ from typing import Any
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
-from contextrouter.server import answer_endpoint, chat, page, router_endpoints
-from contextrouter.server.endpoints import PREFLIGHT, Endpoint, Events, Exchange, ServerState, json_response
+from contextrouter.server import answer_endpoint, chat, cited_files, page, router_endpoints
+from contextrouter.server.cors import is_preflight
+from contextrouter.server.endpoints import OPENAI, Endpoint, Events, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import (
     FAULT,
     MEDIA,
@@ -30,6 +31,7 @@ from contextrouter.server.error_responses import (
 from contextrouter.server.hidden_errors import hide_refusal
 from contextrouter.server.logs import log, trace_id
 from contextrouter.server.logs import request_id as current
+from contextrouter.server.mcp_server.http import McpEndpoint, mcp_installed
 from contextrouter.server.openapi import DESCRIPTION
 
 GONE = 499
@@ -37,26 +39,44 @@ GONE = 499
 LAST_WRITE = 0.5
 """Seconds that a client may take to read its answer when the server stops."""
 STOPPING = "The server is stopping, and the answer was not ready in time. Ask again."
+SERVED = "OpenAI clients are answered at /v1/chat/completions and /v1/models."
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Server(ServerState):
-    """One router behind HTTP: answers requests. The owner of the router opens and closes it."""
+    """One router behind HTTP: answers requests. The owner of the router opens and closes it. With
+    `agents_only` it answers agents, and says how it is.
+    """
 
-    def __init__(self, router: ContextRouter, before: Server | None = None) -> None:
+    def __init__(
+        self, router: ContextRouter, before: Server | None = None, *, agents_only: bool = False
+    ) -> None:
         super().__init__(router, before)
         self.exchanges: dict[Exchange, asyncio.Task[Any]] = {}
         self._empty = asyncio.Event()
         self._empty.set()
+        agents = (McpEndpoint(self).endpoint,) if agents_only or self._serves_agents() else ()
         explorer = page.ENDPOINTS if self.settings.serve.explorer else ()
-        self.endpoints: tuple[Endpoint, ...] = (
-            *router_endpoints.ENDPOINTS,
-            *answer_endpoint.ENDPOINTS,
-            *chat.ENDPOINTS,
-            *explorer,
-            DESCRIPTION,
-        )
+        self.endpoints: tuple[Endpoint, ...] = (*router_endpoints.HEALTH, *agents)
+        if not agents_only:
+            self.endpoints = (
+                *router_endpoints.ENDPOINTS,
+                *answer_endpoint.ENDPOINTS,
+                *chat.ENDPOINTS,
+                *(cited_files.ENDPOINTS if self.settings.serve.files else ()),
+                *agents,
+                *explorer,
+                DESCRIPTION,
+            )
         self._table = {(endpoint.method, endpoint.path): endpoint for endpoint in self.endpoints}
+        self._beginnings = [
+            (endpoint.path.partition("{")[0], endpoint)
+            for endpoint in self.endpoints
+            if endpoint.path.endswith("}")
+        ]
+
+    def _serves_agents(self) -> bool:
+        return self.settings.serve.mcp and mcp_installed()
 
     async def answered(self) -> None:
         """Wait until no request is in flight."""
@@ -73,7 +93,16 @@ class Server(ServerState):
         method = "GET" if request.method == "HEAD" else request.method
         header = request.headers.get("X-Request-Id", "")
         request_id = header if _ID.fullmatch(header) else secrets.token_hex(8)
-        return Exchange(self, request, self._table.get((method, request.path)), request_id)
+        path = request.path.rstrip("/") or "/"
+        return Exchange(self, request, self._endpoint(method, path), request_id)
+
+    def _endpoint(self, method: str, path: str) -> Endpoint | None:
+        if endpoint := self._table.get((method, path)):
+            return endpoint
+        for beginning, endpoint in self._beginnings:
+            if endpoint.method == method and path.startswith(beginning):
+                return endpoint
+        return None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Handle a request: answer it, add headers, write it, count it and log it."""
@@ -87,8 +116,8 @@ class Server(ServerState):
         self.metrics.running.inc()
         status = GONE
         try:
-            if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
-                response: web.StreamResponse = web.Response(status=204, headers=PREFLIGHT)
+            if is_preflight(request.method, request.headers):
+                response: web.StreamResponse = web.Response(status=204)
             else:
                 response = await self._answer(exchange)
             if not response.prepared:
@@ -166,8 +195,11 @@ class Server(ServerState):
 
     def _no_endpoint(self, request: web.Request) -> Refused:
         """Return the refusal of a request that no endpoint answers."""
-        methods = {method for method, path in self._table if path == request.path}
+        path = request.path.rstrip("/") or "/"
+        methods = {method for method in ("GET", "POST", "DELETE") if self._endpoint(method, path)}
         if not methods:
+            if path.startswith(OPENAI):
+                return Refused(404, "unsupported_endpoint", f"{path:.80} is not served. {SERVED}")
             return Refused(404, "not_found", "There is nothing here; /openapi.json lists what there is.")
         methods |= {"HEAD"} & {"HEAD" if "GET" in methods else ""}
         allowed = {"Allow": ",".join(sorted(methods))}
@@ -179,6 +211,7 @@ class Server(ServerState):
             return await endpoint.handle(exchange)
         headers = exchange.request.headers
         authorization = headers.get("Authorization", "")
+        await self.access.prepare(authorization)
         exchange.caller = self.access.caller(authorization, exchange.request.host, headers)
         if not endpoint.limited:
             return await endpoint.handle(exchange)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,12 +23,16 @@ from contextrouter.errors import SettingsError
 from contextrouter.pipeline.call_limits.slots import Slots
 from contextrouter.scope import Scope
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.signed_tokens import SignedTokens
 from contextrouter.settings import AccessKey, Serve, Settings
 
 PREFIX = "cr_"
-FORWARDED = frozenset(
-    ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+FORWARDED = re.compile(
+    r"forwarded|via|x-(?:original-)?forwarded.*|(?:x-|true-|cf-|fastly-)(?:real|client|connecting|cluster-client)-ip"
+    r"|x-envoy-external-address",
+    re.IGNORECASE,
 )
+"""Headers by which proxies say for whom they ask."""
 NO_PROXY = (
     "Without keys this server answers programs of this machine only, and this request came through a proxy."
     " Make a key with `contextrouter keys new NAME`."
@@ -66,6 +71,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without the port; empty for what is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def check_host(access: Access, host: str) -> None:
     """Raise SettingsError for a server without API keys that would listen to other machines."""
     if access.keyless and not is_loopback(host):
@@ -80,10 +93,13 @@ class Access:
 
     def __init__(self, settings: Settings) -> None:
         self._default_rate = settings.serve.rate_per_minute
+        self._hosts = frozenset(map(str.casefold, settings.serve.allowed_hosts))
         self._callers = [
             (key.hash, self._caller(name, key)) for name, key in settings.keys.items() if key.enabled
         ]
-        self.keyless = not settings.keys  # disabled keys count: with only such keys, nobody has access
+        self._tokens = SignedTokens(settings.jwt) if settings.jwt.enabled else None
+        # disabled keys count: with only such keys, nobody has access
+        self.keyless = not settings.keys and self._tokens is None
 
     def _caller(self, name: str, key: AccessKey) -> Caller:
         scope = None
@@ -101,22 +117,34 @@ class Access:
             max_requests=key.max_requests,
         )
 
+    async def prepare(self, authorization: str) -> None:
+        """Get what the check of a signed token needs from elsewhere: the keys of its issuer."""
+        scheme, _, token = authorization.partition(" ")
+        if self._tokens is not None and scheme.casefold() == "bearer" and self._tokens.looks_like(token):
+            await self._tokens.prepare(token.strip())
+
     def caller(self, authorization: str, host: str, headers: Iterable[str] = ()) -> Caller:
         """Return the caller of a request with these names of `headers`. Raises Refused (401, 403)."""
         if self.keyless:
-            if not FORWARDED.isdisjoint(map(str.casefold, headers)):
+            if any(map(FORWARDED.fullmatch, headers)):
                 raise Refused(403, "forwarded_request", NO_PROXY)
-            if not is_loopback(
-                urlsplit(f"//{host}").hostname or ""
-            ):  # a page of the web that resolves its name to this machine
-                raise Refused(
-                    403, "host_not_allowed", "Without keys this server answers to names of this machine only."
+            name = _host_name(host)
+            if not (is_loopback(name) or name in self._hosts):  # a page of the web, whose name leads here
+                detail = (
+                    "Without keys this server answers to names of this machine only. If"
+                    f" {name[:80]!r} is one, add it to [serve] allowed_hosts."
                 )
+                raise Refused(403, "host_not_allowed", detail)
             return Caller(name="local", rate_per_minute=self._default_rate)
         scheme, _, key = authorization.partition(" ")
-        caller = self._find_caller(hash_key(key.strip())) if scheme.casefold() == "bearer" else None
+        key = key.strip() if scheme.casefold() == "bearer" else ""
+        if self._tokens is not None and self._tokens.looks_like(key):
+            grant = self._tokens.verify(key)
+            return Caller(name=grant.name, scope=grant.scope, rate_per_minute=self._default_rate)
+        caller = self._find_caller(hash_key(key)) if key else None
         if caller is None:
-            detail = "The API key is missing or wrong. Send `Authorization: Bearer <key>`."
+            or_token = ", or a signed token in its place" if self._tokens else ""
+            detail = f"The API key is missing or wrong. Send `Authorization: Bearer <key>`{or_token}."
             raise Refused(401, "invalid_api_key", detail, headers={"WWW-Authenticate": "Bearer"})
         return caller
 

@@ -16,7 +16,7 @@ from contextrouter.answering.closing import closing
 from contextrouter.contracts import Refusal, Thought
 from contextrouter.model import Context
 from contextrouter.serialization import plain
-from contextrouter.server.chat_answers import make_request, models_of, read_order, retrieve
+from contextrouter.server.chat_answers import context_of, models_of, read_order, unknown_model
 from contextrouter.server.chat_schema import (
     ChatAnswered,
     ChatAsked,
@@ -28,6 +28,7 @@ from contextrouter.server.chat_schema import (
     ModelsShown,
     Receipt,
 )
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
 
 
@@ -78,11 +79,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
                 title=citation.title,
                 url=citation.url,
                 source=citation.source,
+                job=citation.job,
+                path=citation.path,
+                place=citation.place,
+                file=citation.file,
             )
             for citation, envelope in zip(context.citations, context.envelopes, strict=True)
         ]
         return Receipt(
-            outcome="declined" if draft.outcome == "declined" else context.outcome,
+            outcome=_outcome(draft, context),
             query_type=context.intent.kind,
             generator=draft.generator or self.generator,
             citations={str(number): sources[number - 1] for number in draft.cited},
@@ -105,6 +110,12 @@ def _message(draft: Draft) -> MessageAnswered:
     )
 
 
+def _outcome(draft: Draft, context: Context) -> str:
+    """Return the outcome of the context, unless the generator refuses, or nothing that was found answers."""
+    unanswered = draft.outcome == "empty" and context.text
+    return draft.outcome if unanswered or draft.outcome == "declined" else context.outcome
+
+
 def _openai_finish(draft: Draft) -> str:
     """Return OpenAI's word for how an answer ended: a model that refuses stops."""
     finish = draft.completion.finish
@@ -122,14 +133,14 @@ async def completions(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/chat/completions."""
     order = read_order(exchange)
     server = exchange.server
-    context = await retrieve(server, make_request(server, exchange.caller, order.conversation))
+    context = await context_of(server, exchange.caller, order)
     order = server.router.answering.bind(order, context)
     reply = Reply(
         id=f"chatcmpl-{secrets.token_hex(12)}",
         created=int(time.time()),
         model=exchange.body.model,
         generator=order.generator,
-        context=context,
+        context=follow(context, exchange.caller, origin_of(exchange)),
         request_id=exchange.request_id,
         trace_id=exchange.trace_id,
     )
@@ -148,16 +159,12 @@ async def _stream(exchange: Exchange, order: Order, reply: Reply) -> web.StreamR
     options = exchange.body.stream_options
     usage = {"usage": None} if options and options.include_usage else {}
     await events.send({**reply.chunk({"role": "assistant", "content": ""}), **usage})
-    refused = False
     async with closing(exchange.server.router.answering.pieces(order, reply.context)) as pieces:
         async for piece in pieces:
             if isinstance(piece, str):
-                refused = refused or isinstance(piece, Refusal)
                 await events.send({**reply.chunk({_channel(piece): str(piece)}), **usage})
                 continue
             draft = exchange.server.finish(piece, exchange.caller)
-            if draft.refusal and not refused:
-                await events.send({**reply.chunk({"refusal": draft.refusal}), **usage})
             end = reply.chunk({}, _openai_finish(draft))
             await events.send({**end, **usage, "contextrouter": reply.receipt(draft)})
             if usage:
@@ -178,6 +185,15 @@ async def models(exchange: Exchange) -> web.StreamResponse:
     """GET /v1/models."""
     names = models_of(exchange.server.settings.chat, exchange.caller)
     return json_response(ModelsShown(data=[ModelShown(id=name) for name in names]))
+
+
+async def model(exchange: Exchange) -> web.StreamResponse:
+    """GET /v1/models/{model}: the name may hold slashes."""
+    name = exchange.request.path.partition("/v1/models/")[2].rstrip("/")
+    names = models_of(exchange.server.settings.chat, exchange.caller)
+    if name not in names:
+        raise unknown_model(name, names)
+    return json_response(ModelShown(id=name))
 
 
 ENDPOINTS = (
@@ -207,5 +223,14 @@ ENDPOINTS = (
         answer=ModelsShown,
         openai=True,
         errors=(429, 503),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/models/{model}",
+        handle=model,
+        summary="A model that the caller may name",
+        answer=ModelShown,
+        openai=True,
+        errors=(404, 429, 503),
     ),
 )

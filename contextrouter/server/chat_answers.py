@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from contextrouter.answering import Conversation, Order
 from contextrouter.answering.writing import compartment_generator
 from contextrouter.contracts import Writing
-from contextrouter.model import Context, Request
+from contextrouter.model import Context, Intent, Plan, Request, Trace, Usage
 from contextrouter.server.auth import Caller
 from contextrouter.server.chat_schema import ChatAsked
 from contextrouter.server.endpoints import Exchange, ServerState
@@ -30,14 +32,18 @@ def models_of(chat: Chat, caller: Caller) -> list[str]:
     return [MODEL] if sole_generator(chat, caller) else [MODEL, *chat.models]
 
 
+def unknown_model(model: str, models: Sequence[str]) -> Refused:
+    """Return the refusal of a model that is not among those of the caller."""
+    names = ", ".join(models)
+    detail = f"The model {model!r:.300} does not exist or may not be used by this key. Models: {names}."
+    return Refused(404, "model_not_found", detail, param="model")
+
+
 def choose_generator(chat: Chat, caller: Caller, model: str) -> str:
     """Choose the generator of a request. Raises Refused (404) for a model that is not the caller's."""
     models = models_of(chat, caller)
     if model not in models:
-        detail = (
-            f"The model {model!r} does not exist or may not be used by this key. Models: {', '.join(models)}."
-        )
-        raise Refused(404, "model_not_found", detail, param="model")
+        raise unknown_model(model, models)
     return (sole_generator(chat, caller) or chat.synthesis_model) if model == MODEL else model
 
 
@@ -48,17 +54,25 @@ def read_order(exchange: Exchange) -> Order:
     chat = exchange.server.settings.chat
     generator = choose_generator(chat, exchange.caller, body.model)
     index = max(i for i, turn in enumerate(turns) if turn["role"] == "user" and turn["content"].strip())
-    limits = [limit for limit in (body.max_tokens, body.max_completion_tokens) if limit is not None]
+    conversation = Conversation(turns=turns, index=index)
     return Order(
-        conversation=Conversation(turns=turns, index=index),
+        conversation=conversation,
         generator=generator,
+        task=bool((body.metadata or {}).get("task")) or is_task(chat, conversation.question),
         writing=Writing(
-            max_tokens=min([*limits, chat.synthesis_max_tokens]),
+            max_tokens=min([*body.most_tokens(), chat.synthesis_max_tokens]),
             temperature=body.temperature,
             top_p=body.top_p,
             stop=body.stops(),
         ),
     )
+
+
+def is_task(chat: Chat, question: str) -> bool:
+    """Whether a chat program asks for a title, tags or the like of a conversation, and not a person for an
+    answer: by how such an order begins.
+    """
+    return question.lstrip().startswith(chat.task_prompts) if chat.task_prompts else False
 
 
 def make_request(server: ServerState, caller: Caller, conversation: Conversation) -> Request:
@@ -69,6 +83,17 @@ def make_request(server: ServerState, caller: Caller, conversation: Conversation
         history=tuple(conversation.history),
         scope=caller.scope,
         sources=None if sources is None else tuple(sources),
+    )
+
+
+async def context_of(server: ServerState, caller: Caller, order: Order) -> Context:
+    """Find the context of an order; nothing is searched for a task."""
+    if not order.task:
+        return await retrieve(server, make_request(server, caller, order.conversation))
+    intent = Intent(question=order.conversation.question, should_search=False)
+    plan = Plan(intent=intent)
+    return Context(
+        question=intent.question, intent=intent, outcome="not_searched", usage=Usage(), trace=Trace(plan=plan)
     )
 
 

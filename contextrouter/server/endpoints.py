@@ -11,19 +11,33 @@ import msgspec
 from aiohttp import web
 
 from contextrouter.answering import Draft
+from contextrouter.model.plain_form import encode_json
 from contextrouter.router import ContextRouter
-from contextrouter.serialization import encode_json
 from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
+from contextrouter.server.cors import allows, cors_headers
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.logs import log, read_trace_id
 from contextrouter.server.metrics import Metrics
 from contextrouter.server.readiness import SourcePings
 from contextrouter.server.request_schema import decode_body
 
-PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "authorization, content-type",
-}
+OPENAI = tuple(
+    f"/v1/{name}"
+    for name in (
+        "chat",
+        "models",
+        "responses",
+        "embeddings",
+        "completions",
+        "images",
+        "audio",
+        "files",
+        "moderations",
+        "assistants",
+        "threads",
+    )
+)
+"""Where OpenAI clients ask: what is not here is refused in OpenAI's form."""
 EVENTS = "text/event-stream"
 
 
@@ -68,16 +82,10 @@ class ServerState:
         response.headers["Server"] = "contextrouter"
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault("Cache-Control", "no-store")
-        origin = request.headers.get("Origin", "")
-        if origin in self.settings.serve.cors_origins:
-            response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = (
-                "x-request-id, x-deadline-seconds, retry-after"
-            )
-            response.headers["Vary"] = "Origin"
-        elif request.method == "OPTIONS":
-            for name in PREFLIGHT:
-                response.headers.pop(name, None)
+        origin, path = request.headers.get("Origin", ""), request.path.rstrip("/")
+        loopback = any(endpoint.loopback_origins and endpoint.path == path for endpoint in self.endpoints)
+        if allows(origin, self.settings.serve.cors_origins, loopback=loopback):
+            response.headers.update(cors_headers(request.method, request.headers, origin))
 
 
 class Exchange:
@@ -97,22 +105,21 @@ class Exchange:
     @property
     def openai(self) -> bool:
         """Whether errors are OpenAI's error objects."""
-        return (
-            self.endpoint.openai
-            if self.endpoint
-            else self.request.path.startswith(("/v1/chat/", "/v1/models"))
-        )
+        return self.endpoint.openai if self.endpoint else self.request.path.startswith(OPENAI)
 
     async def read(self, endpoint: Endpoint) -> None:
         """Read the body as its type. Raises Refused."""
-        if endpoint.body is None:
-            return
+        if endpoint.body is not None:
+            self.body = decode_body(await self.read_body(), endpoint.body)
+
+    async def read_body(self) -> bytes:
+        """Read the body, which is JSON. Raises Refused."""
         # A page of another site may send other types without a preflight request.
         if self.request.content_type != "application/json":
             raise Refused(415, "not_json", "Send the body as `Content-Type: application/json`.")
         try:
             async with asyncio.timeout(self.server.settings.serve.body_seconds):
-                body = await self._read()
+                return await self._read()
         except TimeoutError:
             raise Refused(408, "body_too_slow", "The body did not arrive in time.") from None
         except Refused:
@@ -121,7 +128,6 @@ class Exchange:
             raise Refused(
                 400, "unreadable_body", f"The body cannot be read: {type(error).__name__}."
             ) from None
-        self.body = decode_body(body, endpoint.body)
 
     async def _read(self) -> bytes:
         """Read the body up to the limit of these settings; those of the application outlive a reload."""
@@ -205,7 +211,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """An endpoint: one entry of the table behind both the server and its OpenAPI document."""
 
     method: str
-    path: str
+    path: str  # a last part in braces stands for the rest of a path, slashes included
     handle: Handle
     summary: str
     body: type[msgspec.Struct] | None = None
@@ -215,6 +221,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     guarded: bool = True  # needs a key where there are keys
     limited: bool = True  # counts for the caller's limits
     openai: bool = False  # speaks OpenAI's error object
+    described: bool = True  # in the OpenAPI document
+    loopback_origins: bool = False  # pages of this machine may ask, whatever their port
     errors: tuple[int, ...] = ()
     headers: Mapping[str, str] = {}
     example: Mapping[str, Any] = {}

@@ -5,13 +5,18 @@ Labels are names of the settings and of the table of endpoints, never the text o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from contextrouter.model import Context, SourceReport
+from contextrouter.runtime.threads import count_abandoned_threads
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+_ABANDONED = (
+    ("calls", "plugin", "Calls of plugins that ignore their cancellation and have not ended."),
+    ("threads", "pool", "Threads that go on with calls that nobody waits for."),
+)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -61,6 +66,10 @@ class Metrics:
             ("generator", "direction"),
             registry=self._registry,
         )
+        self._abandoned = {
+            label: Gauge(f"contextrouter_abandoned_{name}", text, (label,), registry=self._registry)
+            for name, label, text in _ABANDONED
+        }
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request. `path` is the one of an endpoint."""
@@ -88,6 +97,11 @@ class Metrics:
             if count:
                 self._tokens.labels(generator, direction).inc(count)
 
-    def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
+    def text(self, abandoned: Mapping[str, int]) -> bytes:
+        """Return all metrics in the text format of Prometheus. `abandoned`: such calls of each plugin."""
+        for label, counts in (("plugin", abandoned), ("pool", count_abandoned_threads())):
+            gauge = self._abandoned[label]
+            gauge.clear()
+            for name, count in counts.items():
+                gauge.labels(name).set(count)
         return generate_latest(self._registry)

@@ -47,6 +47,7 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Make the OpenAPI document of endpoints."""
     from contextrouter import __version__  # not at the top: the package need not know its own server
 
+    endpoints = [endpoint for endpoint in endpoints if endpoint.described]
     types = [body for e in endpoints for body in (e.body, e.answer) if body is not None]
     types += [Problem, ChatProblem, schema_type(SourceReport)]
     _, schemas = msgspec.json.schema_components(dict.fromkeys(types), ref_template=_REF)
@@ -67,6 +68,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "operationId": _name(endpoint),
         "responses": _responses(endpoint),
     }
+    if endpoint.path.endswith("}"):
+        name = endpoint.path.rpartition("{")[2].rstrip("}")
+        schema = {"type": "string", "minLength": 1}
+        operation["parameters"] = [{"name": name, "in": "path", "required": True, "schema": schema}]
     if endpoint.body is not None:
         content: dict[str, Any] = {"schema": _ref(endpoint.body)}
         if endpoint.example:
@@ -79,7 +84,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 def _name(endpoint: Endpoint) -> str:
     return endpoint.method.lower() + "".join(
-        part.title() for part in endpoint.path.replace(".", "/").split("/")
+        part.strip("{}").title() for part in endpoint.path.replace(".", "/").split("/")
     )
 
 

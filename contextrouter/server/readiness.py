@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from time import monotonic
 
+from contextrouter.pipeline.deadline import GRACE
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import containment, text_of
@@ -45,19 +46,28 @@ class SourcePings:
     def _state(self, kind: str, name: str) -> SourceState:
         if (kind, name) in self._router.instances.closed:
             return "not open"
-        return "paused after failures" if self._router.engine.limits.paused(name) else "ready"
+        limits = self._router.engine.limits
+        if limits.abandoned.of("source", name).refusal():
+            return "does not end its calls"
+        return "paused after failures" if limits.paused(name) else "ready"
 
     async def _ping_all(self) -> None:
         tasks = {name: asyncio.get_running_loop().create_task(self._ping(name)) for name in self.required}
+        late: set[asyncio.Task[tuple[SourceState, str]]] = set()
         if tasks:
             _, late = await asyncio.wait(tasks.values(), timeout=PATIENCE)
             for task in late:
                 task.cancel()
                 task.add_done_callback(consume_exception)
+            if late:
+                _, stubborn = await asyncio.wait(late, timeout=GRACE)
+                for name, task in tasks.items():
+                    self._router.engine.limits.abandoned.of("ping of source", name).add({task} & stubborn)
         for name, task in tasks.items():
-            late_reason = f"no answer within {PATIENCE:g} s"
-            state, reason = task.result() if task.done() else ("does not answer", late_reason)
-            self._note(name, state, reason)
+            if task in late:
+                self._note(name, "does not answer", f"no answer within {PATIENCE:g} s")
+            else:
+                self._note(name, *task.result())
         self._pinged_at = monotonic()
 
     async def _ping(self, name: str) -> tuple[SourceState, str]:
@@ -65,6 +75,7 @@ class SourcePings:
         router = self._router
         kind, source = router.settings.sources[name].kind, router.instances.sources[name]
         try:
+            router.engine.limits.abandoned.of("ping of source", name).check()
             await router.instances.ready(kind, name)
             with containment():
                 await source.ping()

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from contextrouter import model
 from contextrouter.model import Period, Request
-from contextrouter.pipeline.answerability import Answerability
+from contextrouter.model.plain_form import Detail
 from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.scope import Scope
+from contextrouter.serialization import plain_fields
 from contextrouter.server.error_responses import Refused
 from contextrouter.settings import Settings
 
@@ -99,12 +99,13 @@ class PlanAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RouteAsked(PlanAsked, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question to answer. With `stream`, source reports come as events, and then the result. With `trace`
-    the result has every step, and every document that was lost in it.
+    """A question to answer. With `stream`, source reports come as events, and then the result. `detail` says
+    how much of the result is told: "full" has every field, and the text of each document; "trace" every step
+    beside it, and every document that was lost in one.
     """
 
     stream: bool = False
-    trace: bool = False
+    detail: Detail = "brief"
 
 
 class SourceShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,9 +128,12 @@ class SourcesShown(msgspec.Struct, frozen=True, kw_only=True):
     routes: Sequence[str]
     caller: str
     scope: Mapping[str, Any] | None = None
+    examples: Sequence[str] = ()  # questions to begin with
 
 
-SourceState = Literal["ready", "not open", "paused after failures", "does not answer"]
+SourceState = Literal[
+    "ready", "not open", "paused after failures", "does not answer", "does not end its calls"
+]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,20 +171,12 @@ def schema_type(noun: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """Return a type like `noun` that has a JSON schema: dates and instants are texts."""
     if noun is Period:
         return PeriodShown
-    hints = typing.get_type_hints(noun, include_extras=True)
     fields: list[Any] = []
-    for field in msgspec.structs.fields(noun):
-        hint = _schema_hint(hints[field.name])
-        if (noun, field.name) == (model.Provenance, "query"):
-            hint = int  # its place in `queries`
-        required = field.required and (noun, field.name) != (model.Context, "trace")
-        fields.append((field.name, hint) if required else (field.name, hint, msgspec.field(default=None)))
-    if noun is model.Context:
-        fields += [
-            ("queries", tuple[str, ...]),
-            ("answerability", schema_type(Answerability)),
-            ("degraded", bool),
-        ]
+    for field in plain_fields(noun):
+        hint = _schema_hint(field.hint)
+        fields.append(
+            (field.name, hint) if field.required else (field.name, hint, msgspec.field(default=None))
+        )
     struct = msgspec.defstruct(noun.__name__, fields, kw_only=True)
     struct.__doc__ = noun.__doc__
     return struct

@@ -12,11 +12,14 @@ from contextrouter.answering.closing import closing
 from contextrouter.contracts import legs_of
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context, Document, Plan, Request, SourceReport
+from contextrouter.model.plain_form import encode_json
 from contextrouter.pipeline.run import AT_ONCE
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
-from contextrouter.serialization import encode_json, plain
+from contextrouter.serialization import plain
 from contextrouter.server import metrics
 from contextrouter.server.auth import Caller, narrow_scope
+from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, ServerState, json_response
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.hidden_errors import hide_errors
@@ -64,10 +67,11 @@ async def route(exchange: Exchange) -> web.StreamResponse:
 
 async def _encode(context: Context, exchange: Exchange) -> bytes:
     """Return a context as JSON. A large one is encoded in a thread, while the event loop answers others."""
-    shown, trace = hide_errors(context, exchange.caller), exchange.body.trace
-    if not trace and len(context.text) + len(context.question) < AT_ONCE:
-        return encode_json(plain(shown, trace=False))
-    return await asyncio.to_thread(lambda: encode_json(plain(shown, trace=trace)))
+    shown, detail = hide_errors(context, exchange.caller), exchange.body.detail
+    shown = follow(shown, exchange.caller, origin_of(exchange))
+    if detail != "trace" and len(context.text) + len(context.question) < AT_ONCE:
+        return encode_json(plain(shown, detail))
+    return await work_aside(lambda: encode_json(plain(shown, detail)))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
@@ -124,7 +128,14 @@ async def sources(exchange: Exchange) -> web.StreamResponse:
         descriptions.append(shown)
     scope = None if caller.scope is None else msgspec.to_builtins(caller.scope)
     routes = ["default", *(name for name in server.settings.routes if name != "default")]
-    return json_response(SourcesShown(sources=descriptions, routes=routes, caller=caller.name, scope=scope))
+    shown_sources = SourcesShown(
+        sources=descriptions,
+        routes=routes,
+        caller=caller.name,
+        scope=scope,
+        examples=server.settings.serve.examples,
+    )
+    return json_response(shown_sources)
 
 
 def _source(instance: Instance, legs: Sequence[str], caller: Caller) -> SourceShown:
@@ -180,10 +191,41 @@ async def readyz(exchange: Exchange) -> web.StreamResponse:
 
 async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     """GET /metrics."""
-    return web.Response(body=exchange.server.metrics.text(), headers={"Content-Type": metrics.MEDIA})
+    server = exchange.server
+    router = server.router
+    abandoned = {**router.engine.limits.abandoned.counts(), **router.answering.abandoned.counts()}
+    text = server.metrics.text(abandoned)
+    return web.Response(body=text, headers={"Content-Type": metrics.MEDIA})
 
 
 QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)
+HEALTH = (
+    Endpoint(
+        method="GET",
+        path="/healthz",
+        handle=healthz,
+        summary="Whether the process runs",
+        answer=Health,
+        guarded=False,
+    ),
+    Endpoint(
+        method="GET",
+        path="/readyz",
+        handle=readyz,
+        summary="Whether questions can be answered now",
+        answer=Health,
+        guarded=False,
+        errors=(503,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        handle=get_metrics,
+        summary="Metrics for Prometheus",
+        media="text/plain",
+        limited=False,
+    ),
+)
 ENDPOINTS = (
     Endpoint(
         method="POST",
@@ -217,29 +259,5 @@ ENDPOINTS = (
         answer=SourcesShown,
         errors=(429, 503),
     ),
-    Endpoint(
-        method="GET",
-        path="/healthz",
-        handle=healthz,
-        summary="Whether the process runs",
-        answer=Health,
-        guarded=False,
-    ),
-    Endpoint(
-        method="GET",
-        path="/readyz",
-        handle=readyz,
-        summary="Whether questions can be answered now",
-        answer=Health,
-        guarded=False,
-        errors=(503,),
-    ),
-    Endpoint(
-        method="GET",
-        path="/metrics",
-        handle=get_metrics,
-        summary="Metrics for Prometheus",
-        media="text/plain",
-        limited=False,
-    ),
+    *HEALTH,
 )

@@ -156,6 +156,9 @@ def add_listed(
             message = unknown(f"{name!r} is no known {kind}", name, names, f"Known {kind}s")
             tables.reading.problems.add(key, message)
             continue
+        # Where a table is missing, its problems stand at the list that names it.
+        origins, origin = tables.reading.problems.origins, tables.reading.problems.origin(key)
+        origins.setdefault(f"{table}.{name}", origin)
         instance = _read_plugin_table(tables, kind, name, name, {})
         if instance is not None:
             settings = msgspec.structs.replace(settings, **{table: {**instances, name: instance}})

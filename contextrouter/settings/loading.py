@@ -29,6 +29,7 @@ from contextrouter.settings.sections import (
     SECTIONS,
     TOP_LEVEL,
     check_access_keys,
+    check_tokens,
     check_top_level,
     plugin_folders,
     read_named_sections,
@@ -117,5 +118,6 @@ def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> 
     check_disabled_sources(settings, problems)
     check_rerankers(settings, problems)
     check_access_keys(settings, problems)
+    check_tokens(settings, problems)
     check_access_key_names(settings, declared, problems)
     check_chat(settings, declared, problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,6 +21,7 @@ from contextrouter.settings.values import (
     AccessKey,
     Cache,
     Chat,
+    Jwt,
     Limits,
     Mcp,
     Plugins,
@@ -39,6 +41,7 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "serve": Serve,
     "chat": Chat,
     "mcp": Mcp,
+    "jwt": Jwt,
 }
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
 OF_ALL: Mapping[str, type[msgspec.Struct]] = {"ingest": Ingestion}
@@ -217,6 +220,25 @@ def plugin_folders(reading: Reading, paths: Sequence[str]) -> list[Path]:
             )
             reading.problems.add(("plugins", "paths", index), message)
     return folders
+
+
+def check_tokens(settings: Settings, problems: Problems) -> None:
+    """Check that `[jwt]` says whose tokens are taken, and for whom they are made."""
+    jwt = settings.jwt
+    if not jwt.enabled:
+        if jwt.issuer or jwt.audience:
+            problems.add(("jwt",), "no keys are set, so no token is taken. Set keys_file or jwks_url.")
+        return
+    if jwt.keys_file and jwt.jwks_url:
+        problems.add(("jwt", "jwks_url"), "the keys come from keys_file already. Keep one of the two.")
+    for name in ("issuer", "audience"):
+        if not getattr(jwt, name):
+            message = f"the key is missing: a token of another {name} would be taken. Set it."
+            problems.add(("jwt", name), message)
+    parts = urlsplit(jwt.jwks_url)
+    is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if jwt.jwks_url and not (parts.scheme == "https" or (parts.scheme == "http" and is_local)):
+        problems.add(("jwt", "jwks_url"), "keys come over https, or from this machine. Give such an address.")
 
 
 def check_access_keys(settings: Settings, problems: Problems) -> None:

@@ -142,6 +142,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: Count = 1000  # waiting calls of each source; more are refused at once
     breaker_failures: Count = 10  # failures of one leg in a row, before its calls pause. 0: they never pause
     breaker_seconds: Seconds = 30.0  # length of the pause; then one call at a time tries
+    max_abandoned: Positive = 32  # cancelled calls of a plugin that go on; with so many it is not called
 
 
 class Plugins(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +178,12 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     max_deadline_seconds: Seconds = 60.0  # the longest deadline that a request may set
     drain_seconds: Seconds = 10.0  # time for running requests when the server stops
     cors_origins: tuple[str, ...] = ()
+    # names beside those of this machine by which it is asked without keys, such as host.docker.internal
+    allowed_hosts: tuple[str, ...] = ()
     explorer: bool = True
+    examples: tuple[str, ...] = ()  # questions that the explorer offers
+    files: bool = False  # serve the local files that citations name, to callers who may see the documents
+    mcp: bool = True  # serve the tools for agents at /mcp, where the package is installed
     log_format: Literal["json", "text"] = "json"
 
 
@@ -207,12 +213,21 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     examples: FilePath = ""  # a JSON list or lines of {"question", "answer"}; "" or no such file: none
     examples_embedder: str = ""  # the embedder that finds examples by meaning; "": by their words
     max_examples: Count = 2
+    # how an order of a chat program begins that is no question: it is not searched with
+    task_prompts: tuple[str, ...] = (
+        "### Task:",
+        "Provide a concise, 5-word-or-less title",
+        "Analyze this conversation and provide:",
+        "Given the following... please reply with a title",
+        "Given the following chat history, please reply with a title",
+    )
     guard: Literal["note", "retry"] = (
         "note"  # for an answer without citations, or in another language: note it, or ask once more
     )
     fallback: Literal["extractive", ""] = (
         "extractive"  # writes where another generator fails; "": the answer fails
     )
+    silence_seconds: Seconds = 120.0  # a generator that writes nothing for so long has failed
     answer_links: Literal["cited", "all"] = (
         "cited"  # links and images that stay; the others are made harmless
     )
@@ -222,6 +237,32 @@ class Mcp(msgspec.Struct, frozen=True, kw_only=True):
     """`[mcp]`: limits of the tools for agents."""
 
     reply_tokens: Annotated[int, Meta(ge=400)] = 6000  # limit of one reply; a cursor leads to the next part
+
+
+class Jwt(msgspec.Struct, frozen=True, kw_only=True):
+    """`[jwt]`: callers who bring a signed token of an identity provider, in place of an access key."""
+
+    keys_file: FilePath = ""  # its public keys: a PEM file, or a JWKS in JSON
+    jwks_url: str = ""  # or the address of its JWKS; with neither no token is taken
+    issuer: str = ""  # the `iss` of its tokens
+    audience: str = ""  # their `aud`: the name under which the provider knows this server
+    algorithms: Annotated[
+        tuple[
+            Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"],
+            ...,
+        ],
+        Meta(min_length=1),
+    ] = ("RS256", "ES256", "EdDSA")
+    tenant_claim: str = "tenant"
+    compartments_claim: str = "compartments"  # a list, or a text with spaces
+    ceiling_claim: str = "ceiling"  # without it: public
+    leeway_seconds: Annotated[float, Meta(ge=0, le=600)] = 30.0  # by which clocks may differ
+    refresh_seconds: Annotated[float, Meta(ge=10)] = 600.0  # after which the JWKS is read again
+
+    @property
+    def enabled(self) -> bool:
+        """Whether tokens are taken."""
+        return bool(self.keys_file or self.jwks_url)
 
 
 class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,6 +335,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     serve: Serve = Serve()
     chat: Chat = Chat()
     mcp: Mcp = Mcp()
+    jwt: Jwt = Jwt()
     providers: Mapping[str, Instance] = _NONE
     connectors: Mapping[str, Instance] = _NONE
     facts: Mapping[str, Instance] = _NONE

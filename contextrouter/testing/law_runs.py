@@ -36,8 +36,8 @@ def run_apart(work: Callable[[], Coroutine[Any, Any, T]], file: str = "") -> T:
     thread.start()
     thread.join(PATIENCE + 6 * GRACE)
     if thread.is_alive():
-        place = _blocking_line(sys._current_frames().get(thread.ident or 0), file)
-        raise GivenUp(f"{NO_END} {PATIENCE:g} s, and it blocks the event loop{place}")
+        line = _blocking_line(sys._current_frames().get(thread.ident or 0), file)
+        raise GivenUp(f"{NO_END} {PATIENCE:g} s, and it blocks the event loop{line}")
     return run.result()
 
 

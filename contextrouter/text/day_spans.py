@@ -102,6 +102,12 @@ def years(start: int, end: int) -> Span:
     return Span(date(start, 1, 1), date(end, 12, 31))
 
 
+def iso_week(year: int, number: int) -> Span:
+    """Return a week by its number (ISO 8601): from Monday, week 1 has the first Thursday of the year."""
+    monday = date.fromisocalendar(year, number, 1)
+    return Span(monday, monday + timedelta(days=6))
+
+
 def half(number: int, year: int) -> Span:
     """Return the first or the second half of a year."""
     return _months(year * 12 + (number - 1) * 6, 6)

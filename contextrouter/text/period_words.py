@@ -62,6 +62,7 @@ _FROM_GERMAN = (
     ("gestern", "yesterday"),
     ("wochenendes?", "weekend"),
     ("tage?n?", "day"),
+    ("kalenderwoche", "calendar week"),
     ("wochen?", "week"),
     ("monate?[ns]?", "month"),
     ("jahre?[ns]?", "year"),

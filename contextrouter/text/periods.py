@@ -219,13 +219,19 @@ def _is_range(link: str, operator: str) -> bool:
 
 def _join(previous: Expression, before: Span, span: Span, calendar: Calendar) -> Span:
     """Return the days from one expression to the next. One without a year, or a day of the week, is the
-    latest before the other.
+    latest before the other; but March 5 to March 3 is in the wrong order, and not nearly a year.
     """
-    if before.start > span.end:
-        before = previous.read(calendar._replace(today=span.end))
+    start = before.start
+    if start > span.end:
+        start = previous.read(calendar._replace(today=span.end)).start
     elif previous.form.led and not re.search(r"\d{4}", previous.match[0]):
-        before = previous.read(calendar._replace(today=max(span.start, before.start)))
-    return Span(before.start, span.end)
+        start = previous.read(calendar._replace(today=max(span.start, start))).start
+    if previous.match.groupdict().get("day") and (start.year, start.month) == (
+        span.end.year - 1,
+        span.end.month,
+    ):
+        start = start.replace(year=span.end.year)
+    return Span(start, span.end)
 
 
 def _without_range(bound: _Bound) -> _Bound:

@@ -48,7 +48,7 @@ def clean(text: str) -> tuple[str, int]:
 
 def clean_line(text: str) -> str:
     """Return the text on one line, without what no reader sees."""
-    return " ".join(clean(text)[0].split())
+    return " ".join((text if text.isascii() and text.isprintable() else clean(text)[0]).split())
 
 
 def escape_marks(text: str) -> str:

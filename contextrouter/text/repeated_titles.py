@@ -13,6 +13,8 @@ def without_repeats(title: str, path: Sequence[str], content: str) -> tuple[tupl
     """Return the heading path without the title, and the content without the headings at its beginning that
     the title or the path already say. A content of headings alone stays.
     """
+    if not path and not content.lstrip().startswith("#"):  # as in most documents
+        return (), content
     names = {_comparable(name) for name in (title, *path) if name.strip()}
     remaining = tuple(path)
     while remaining and _comparable(remaining[0]) == _comparable(title):

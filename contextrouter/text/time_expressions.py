@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from contextrouter.text.day_spans import SEASONS, Calendar, Span, half, years
+from contextrouter.text.day_spans import SEASONS, Calendar, Span, half, iso_week, years
 from contextrouter.text.period_words import COUNTS, MONTHS, ORDINALS, WEEKDAYS, to_count
 
 Reader: TypeAlias = "Callable[[re.Match[str], Calendar], Span]"
@@ -114,6 +114,10 @@ def _this_season(match: re.Match[str], calendar: Calendar) -> Span:
     return calendar.season(match["season"], calendar.today.year)
 
 
+def _iso_week(match: re.Match[str], calendar: Calendar) -> Span:
+    return iso_week(int(match["year"]), int(match["week"]))
+
+
 def _decade(match: re.Match[str], calendar: Calendar) -> Span:
     decade = int(match["decade"])
     start = decade if decade >= 1000 else 1900 + decade if decade > 20 else 2000 + decade
@@ -196,6 +200,10 @@ FORMS = (
     _form(rf"h(?P<number>[12])[ /-]?(?:of )?(?P<year>{_YEAR})", _half),
     _form(rf"(?P<number>first|second|1st|2nd) half(?: of| in)? (?P<year>{_YEAR})", _half),
     _form(rf"(?P<season>{_SEASON})(?: of| in)? (?P<year>{_YEAR})", _season),
+    _form(
+        rf"(?:(?:calendar )?week|cw|kw) ?(?P<week>\d\d?)(?:,? (?:of |in |de )?|/)(?P<year>{_YEAR})", _iso_week
+    ),
+    _form(rf"(?P<year>{_YEAR})[- ]?w(?P<week>\d\d)", _iso_week),
     _form(rf"last (?P<season>{_SEASON})", _season, named=True),
     _form(rf"this (?P<season>{_SEASON})", _this_season, named=True),
     _form(r"(?P<decade>[12]\d\d0)s", _decade),

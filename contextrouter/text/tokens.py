@@ -31,10 +31,10 @@ _UNKNOWN = "[UNK]"
 _ESTIMATED = rf"[{WITHOUT_SPACES}]|[^\W_{WITHOUT_SPACES}]{{1,4}}|[^\w\s]|_"
 
 # The tokenizer never joins what these separate, so that each distinct word of a text needs to be tokenized
-# but once.
+# but once. It takes time by the square of a word's length: what is longer than any word is cut.
 _ALONE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df" + r"!-/:-@\[-`{-~"
 """Ideographs and ASCII punctuation: each is a token of its own."""
-_WORD = rf"[{_ALONE}]|[^ \t\r\n{_ALONE}]{{1,4096}}"
+_WORD = rf"[{_ALONE}]|[^ \t\r\n{_ALONE}]{{1,128}}"
 _APART = rf"[ \t\r\n{_ALONE}]"
 _LONE_SURROGATE = "[\ud800-\udfff]"
 

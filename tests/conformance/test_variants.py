@@ -63,7 +63,7 @@ def make_vertex(folder: Path) -> Plugin:
 def make_vertex_index(folder: Path) -> Plugin:
     """With texts in a store that has no vectors of its own, and an index whose restricts narrow."""
     texts = Memory()
-    provider = VertexIndex(texts=texts, index_endpoint="1", deployed_index="d", index="2")
+    provider = VertexIndex(texts=texts, index_endpoint="1", deployed_index="example", index="2")
     provider._admin.server = IndexServer()
     return provider
 

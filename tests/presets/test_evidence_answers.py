@@ -188,7 +188,7 @@ async def explained(folder: Path, toml: str = "", **body: Any) -> Any:
     """The whole result over HTTP, with its trace."""
     router = await wiki(folder, toml, connectors=body.pop("connectors", {}))
     async with serve_router(router, token=KEY if "[keys." in toml else "") as ask:
-        return (await ask("/v1/route", {"question": "What about tides?", "trace": True, **body})).json
+        return (await ask("/v1/route", {"question": "What about tides?", "detail": "trace", **body})).json
 
 
 @pytest.mark.case("C35")

@@ -108,10 +108,14 @@ class Answer:
 
 
 @asynccontextmanager
-async def serve_router(made: ContextRouter, *, token: str = "") -> AsyncIterator[Client]:
+async def serve_router(
+    made: ContextRouter, *, token: str = "", agents_only: bool = False
+) -> AsyncIterator[Client]:
     """Serve a router; the client sends `token` as its key."""
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(made, port=0, listening=address.set_result, stop=stop))
+    task = asyncio.create_task(
+        serve(made, port=0, listening=address.set_result, stop=stop, agents_only=agents_only)
+    )
     await asyncio.wait([task, address], return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         await task

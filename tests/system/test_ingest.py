@@ -41,17 +41,15 @@ target = {target}
 overlap = 16
 """
 COUNTING = """
-import asyncio
 from hashlib import sha256
 from contextrouter import Embedder
 class Counting(Embedder):
-    "Writes down what it embeds, and takes its time."
+    "Writes down what it embeds."
     dimensions = 4
     model = "counting"
     def __init__(self, *, log: str) -> None:
         self.log = log
     async def embed(self, texts, *, query=False):
-        await asyncio.sleep(0.004)
         made = [sha256(text.encode()).digest() for text in texts]
         with open(self.log, "a") as file:
             file.writelines(each.hex() + "\\n" for each in made)
@@ -62,6 +60,23 @@ import asyncio, sys
 from contextrouter.ingest import run
 asyncio.run(run(sys.argv[1], batch=int(sys.argv[2])))
 """
+KILLED = (
+    """
+import os, signal, sqlite3, sys
+begun, connect = open(os.path.join(os.path.dirname(sys.argv[1]), "statements"), "ab", buffering=0), sqlite3.connect
+def count(statement):
+    begun.write(b".")
+    if begun.tell() == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+def counted(*arguments, **options):
+    connection = connect(*arguments, **options)
+    connection.set_trace_callback(count)
+    return connection
+sqlite3.connect = counted
+"""
+    + RUN
+)
+"""A run that kills itself before one of its statements: no clock decides where."""
 
 
 def sentences(chance: random.Random, count: int) -> Iterator[str]:
@@ -111,41 +126,39 @@ def content(store: Path) -> list[tuple[Any, ...]]:
     return found
 
 
+def killed_at(path: Path, statement: int) -> tuple[int, int]:
+    """The exit code of a run that kills itself before this statement, and how many statements it began."""
+    command = [sys.executable, "-c", KILLED, str(path), str(BATCH), str(statement)]
+    code = subprocess.run(command, check=False).returncode
+    return code, (path.parent / "statements").stat().st_size
+
+
 def test_a_killed_run_repeats_at_most_one_batch(folder: Path, tmp_path: Path) -> None:
-    """The run may be killed at any point."""
+    """The runs are killed at points all over their statements: within transactions and between them."""
     undisturbed = settings(tmp_path / "undisturbed", folder)
-    subprocess.run([sys.executable, "-c", RUN, str(undisturbed), str(BATCH)], check=True)
+    code, statements = killed_at(undisturbed, 0)
+    assert code == 0
     expected, once = (
         content(undisturbed.parent / "s.db"),
         Counter((undisturbed.parent / "log").read_text().split()),
     )
     largest = max(Counter(row[1] for row in expected).values())
-    chance, cut_short, most = random.Random(11), 0, 0
+    most = 0
     for number in range(KILLS):
         path = settings(tmp_path / str(number), folder)
-        log = path.parent / "log"
-        with subprocess.Popen(
-            [sys.executable, "-c", RUN, str(path), str(BATCH)], start_new_session=True
-        ) as process:
-            goal = chance.randrange(once.total())
-            while process.poll() is None and (len(log.read_bytes()) // 65 if log.exists() else 0) < goal:
-                time.sleep(0.001)
-            time.sleep(chance.uniform(0, 0.03))  # to fall between embedding and storing, and into either
-            cut_short += process.poll() is None
-            os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
-        before = Counter(log.read_text().split()) if log.exists() else Counter()
+        point = statements * (2 * number + 1) // (2 * KILLS)
+        assert killed_at(path, point) == (-signal.SIGKILL, point)
         subprocess.run([sys.executable, "-c", RUN, str(path), str(BATCH)], check=True)
         assert content(path.parent / "s.db") == expected, number
-        again = (Counter(log.read_text().split()) - once).total()
+        again = (Counter((path.parent / "log").read_text().split()) - once).total()
         # Each chunk of a batch has up to two texts; a batch is filled up to the end of the document that
         # fills it.
-        assert again <= 2 * (BATCH + largest), (number, before.total(), again)
+        assert again <= 2 * (BATCH + largest), (number, point, again)
         most = max(most, again)
     print(
-        f"{cut_short} of {KILLS} runs were cut short; at most {most} texts were embedded again, of"
-        f" {once.total()}"
+        f"{KILLS} of {KILLS} runs were killed within {statements} statements; at most {most} texts were"
+        f" embedded again, of {once.total()}"
     )
-    assert cut_short >= KILLS - 2
 
 
 def test_two_gigabytes_pass_through_half_a_gigabyte_of_memory(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ async def test_half_open_connections_and_clients_that_never_read_harm_nobody(tmp
     (tmp_path / "settings.toml").write_text(SETTINGS % ("An otter swims in a river. " * 20_000))
     process, url = await asyncio.to_thread(start_server, tmp_path)
     host, port = url.removeprefix("http://").split(":")
-    asked = {"question": "水獭" * 9_500, "trace": True}  # 57 kB
+    asked = {"question": "水獭" * 9_500, "detail": "trace"}  # 57 kB
     body = json.dumps(asked, ensure_ascii=False).encode()
     head = b"POST /v1/route HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     request = head + b"Content-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body

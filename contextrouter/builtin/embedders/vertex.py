@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from contextrouter.builtin.embedders.prediction_server import PredictionServer
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
@@ -21,6 +21,16 @@ from contextrouter.errors import PluginError
 from contextrouter.model import Vector
 from contextrouter.vectors import direction
 
+Task = Literal[
+    "RETRIEVAL_QUERY",
+    "RETRIEVAL_DOCUMENT",
+    "SEMANTIC_SIMILARITY",
+    "CLASSIFICATION",
+    "CLUSTERING",
+    "QUESTION_ANSWERING",
+    "FACT_VERIFICATION",
+    "CODE_RETRIEVAL_QUERY",
+]
 MOST_TEXTS, MOST_TOKENS, LONGEST_TEXT = 250, 20_000, 2_048  # of a request; tokens of one text
 _ONE_TEXT = ("gemini-embedding-2",)  # models whose requests hold one text: several would become one vector
 _AT_ONCE = 8  # requests
@@ -46,8 +56,8 @@ class VertexEmbedder(Embedder):
         project: str = "",
         location: str = "us-central1",
         batch_size: int = MOST_TEXTS,
-        query_task: str = "RETRIEVAL_QUERY",
-        document_task: str = "RETRIEVAL_DOCUMENT",
+        query_task: Task = "RETRIEVAL_QUERY",
+        document_task: Task = "RETRIEVAL_DOCUMENT",
         cut_long_texts: bool = True,
         request_timeout: float = 10.0,
         credentials_file: FilePath = "",
@@ -56,6 +66,9 @@ class VertexEmbedder(Embedder):
         check_name("model", model)
         check_above_zero("dimensions", dimensions, MOST_NUMBERS)
         check_above_zero("batch_size", batch_size, MOST_TEXTS)
+        for key, task in (("query_task", query_task), ("document_task", document_task)):
+            if task not in get_args(Task):
+                raise ValueError(f"{key} {task!r} is no task type. Give one of {', '.join(get_args(Task))}.")
         self.model, self.dimensions = model, dimensions
         self._location, self._batch_size = location, batch_size
         self._tasks, self._cut = {True: query_task, False: document_task}, cut_long_texts

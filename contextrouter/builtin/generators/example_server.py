@@ -14,14 +14,16 @@ from contextrouter.builtin.shared.loopback_server import Loopback
 
 
 class ChatServer(Loopback):
-    """Answers `POST …/chat/completions` and `POST …/messages`."""
+    """Answers `POST …/chat/completions`, `POST …/messages` and `GET …/models`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: list[dict[str, Any]] = []  # the bodies that came, oldest first
 
     def answer(self, path: str, body: bytes) -> tuple[bytes, bytes]:
-        """The answer whole, or as events."""
+        """The answer whole, or as events; or the list of models, which is empty."""
+        if path.partition("?")[0].endswith("/models"):
+            return b"application/json", b'{"object": "list", "data": [], "has_more": false}'
         request = json.loads(body)
         self.requests.append(request)
         anthropic = path.endswith("/messages")

@@ -21,10 +21,10 @@ _LONGEST = 400
 
 _KINDS = (
     (
-        re.compile(r"(?i)\b(?:when|what (?:year|date|day|time)|since when|how long ago)\b"),
+        re.compile(r"(?i)\b(?:when|(?:what|which) (?:year|date|day|time)s?|since when|how long ago)\b"),
         re.compile(
             r"\b1\d{3}s?\b|\b20\d\ds?\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july"
-            r"|august|september|october|november|december|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b)"
+            r"|august|september|october|november|december|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b)"
         ),
     ),
     (
@@ -48,6 +48,7 @@ _ASKS_NAME = re.compile(
     r"|\b(?:which|what) (?:\w+ )?(?:company|person|individual|team|country|city|platform|firm|player)\b"
     r"|\b(?:which|what) (?:\w+ )?organi[sz]ation\b"
 )
+_ASKING_VERB = re.compile(r"(?i)\b(?:comes? from|looks? like|means?|happen(?:s|ed)?)\b")
 _NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 _HAS = 1.5  # times the score of such a sentence
 _LENDS = 0.1  # of the weight of all words, added to it: "When was that?" has no word of its own
@@ -136,24 +137,24 @@ def _question_terms(questions: Sequence[str]) -> frozenset[str]:
 def _matching_facts(
     terms: frozenset[str], facts: Sequence[Statement], chosen: Sequence[Sentence]
 ) -> list[Statement]:
-    """The facts whose subject the question names, and of whose predicate it has a word; without those that a
-    sentence says, for that can be cited.
+    """The facts whose subject or object the question names, and of whose predicate it has a word; without
+    those that a sentence says, for that can be cited.
     """
-    return [
-        fact
-        for fact in facts
-        if (subject := frozenset(analyse(fact.subject)))
-        and subject <= terms
-        and frozenset(analyse(fact.predicate.replace("_", " "))) & (terms - subject)
-        and not any(subject | frozenset(analyse(fact.object)) <= sentence.words for sentence in chosen)
-    ]
+    matching = []
+    for fact in facts:
+        subject, object = frozenset(analyse(fact.subject)), frozenset(analyse(fact.object))
+        predicate = frozenset(analyse(fact.predicate.replace("_", " ")))
+        is_answer = any(name and name <= terms and predicate & (terms - name) for name in (subject, object))
+        if is_answer and not any(subject | object <= sentence.words | sentence.title for sentence in chosen):
+            matching.append(fact)
+    return matching
 
 
 def choose_sentences(
     question: str, terms: frozenset[str], sentences: Sequence[Sentence], limit: int, coverage: float
 ) -> list[Sentence]:
     """The sentences of the best blocks, in the order of the context; none where no block holds enough."""
-    weight = _weigh(terms, sentences)
+    weight = _weigh(_terms_of_topic(question, terms), sentences)
     blocks = _rank_blocks(question, weight, sentences)
     if not blocks or not _is_covered(question, weight, blocks, coverage):
         return []
@@ -170,10 +171,14 @@ def _is_covered(
     """Whether the best block holds enough of the question. The longer a question is, the less of it stands in
     one block; of two words both count, for one says little, unless it is a name.
     """
-    words = len(weight)
-    if words == 2 and coverage > 0 and weight.keys() == frozenset(query_terms(question).terms):
-        present = frozenset[str]().union(*(s.words | s.title for s in blocks[0].sentences)) & weight.keys()
+    words, topic = len(weight), _terms_of_topic(question, frozenset(query_terms(question).terms))
+    if words == 2 and coverage > 0 and weight.keys() == topic:
+        sentences = blocks[0].sentences
+        present = frozenset[str]().union(*(s.words | s.title for s in sentences)) & weight.keys()
         names = {term for name in _NAME.findall(question) for term in analyse(name)}
+        # "On which days do we deploy?" is answered by a weekday, without the word day
+        if any(_has_answer(question, sentence.text) for sentence in sentences if sentence.words & present):
+            present |= _kind_terms(question) & weight.keys()
         return len(present) == 2 or bool(present & names)
     factor = _SHORT_FACTOR if words <= _SHORT else min(1.0, _MANY / words)
     return blocks[0].share >= coverage * factor
@@ -267,6 +272,18 @@ def _has_answer(question: str, text: str) -> bool:
         if asks.search(question):
             return has.search(text) is not None
     return bool(_ASKS_NAME.search(question)) and any(name not in question for name in _NAME.findall(text))
+
+
+def _terms_of_topic(question: str, terms: frozenset[str]) -> frozenset[str]:
+    """The terms without verbs that an answer need not have: "Where does rain come from?"."""
+    verbs = {term for match in _ASKING_VERB.finditer(question) for term in analyse(match[0])}
+    return terms - verbs or terms
+
+
+def _kind_terms(question: str) -> frozenset[str]:
+    """The words of a question that only say what it asks for, such as the day of "on which day"."""
+    matches = (asks.search(question) for asks, _ in _KINDS)
+    return frozenset(term for match in matches if match for term in analyse(match[0]))
 
 
 def _asks_for_kind(question: str) -> bool:

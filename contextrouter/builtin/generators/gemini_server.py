@@ -1,7 +1,7 @@
 """A local stand-in for the Gemini models of Vertex AI, for examples and tests.
 
 It answers with the last message, word by word; asked for an object, with one that has a list of texts for
-each property.
+each property. It refuses a request without a message, blank texts, and a conversation that the model begins.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ class GeminiServer(GrpcServer):
         }
 
     async def _generate(self, request: Any, context: Any) -> Any:
+        await _check(request, context)
         return self._piece(self._answer(request), self.finish)
 
     async def _stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        await _check(request, context)
         words = self._answer(request).split(" ")
         for number, word in enumerate(words, 1):
             final = number == len(words)
@@ -64,3 +66,19 @@ class GeminiServer(GrpcServer):
             usage = answer.usage_metadata
             usage.prompt_token_count, usage.candidates_token_count = 5, 7
         return answer
+
+
+async def _check(request: Any, context: Any) -> None:
+    import grpc
+
+    problem = ""
+    if not request.contents:
+        problem = "at least one contents field is required"
+    elif not all(part.text.strip() for turn in request.contents for part in turn.parts):
+        problem = "it must have a text parameter"
+    elif [turn.role for turn in request.contents] != (["user", "model"] * len(request.contents))[
+        : len(request.contents)
+    ]:
+        problem = "multiturn requests alternate between user and model"
+    if problem:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"Unable to submit request because {problem}.")

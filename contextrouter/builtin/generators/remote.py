@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
@@ -13,6 +14,9 @@ from contextrouter.builtin.shared.server_client import ServerClient
 from contextrouter.contracts import Completion, Generator, Thought, Writing
 from contextrouter.errors import PluginError
 from contextrouter.runtime.masking import mask
+
+_WITHOUT_LIST = (404, 405, 501)
+"""Statuses by which a server says that it has no list of models."""
 
 
 class RequestNotTaken(PluginError):
@@ -33,6 +37,17 @@ class Remote(ServerClient, Generator):
         self.model, self.base_url = model, check_base_url(base_url)
         self.request_timeout = check_positive("request_timeout", request_timeout)
         self._api_key = api_key
+
+    async def ping(self) -> None:
+        """Ask for the list of models, which costs nothing. Raises PluginError when the server is not reached
+        or refuses the key; a server that has no such list is there all the same.
+        """
+        client = self._get_client()
+        try:
+            await client.models.list()
+        except (importlib.import_module(self.package).APIError, ValueError) as error:
+            if getattr(error, "status_code", None) not in _WITHOUT_LIST:
+                raise self._refused_by_server(error) from None
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """The answer in pieces."""

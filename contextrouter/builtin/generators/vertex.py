@@ -136,11 +136,14 @@ class VertexGenerator(Generator):
         config = types.GenerationConfig({k: v for k, v in limits.items() if v is not None})
         if writing.stop:
             config.stop_sequences = list(writing.stop)
+        contents = _contents(messages)
+        if not contents:
+            raise self._connection.answer_error("was not asked: no message has a text")
         request = types.GenerateContentRequest(
-            model=self._connection.resource, contents=_contents(messages), generation_config=config
+            model=self._connection.resource, contents=contents, generation_config=config
         )
-        system = [message["content"] for message in clean_messages(messages) if message["role"] == "system"]
-        if system:
+        system = _texts_by(messages, "system")
+        if system and _texts_by(messages, "user", "assistant"):
             parts = [types.Part(text="\n\n".join(system))]
             request.system_instruction = types.Content(role="system", parts=parts)
         if schema is not None:
@@ -197,16 +200,30 @@ class _Answer:
         )
 
 
+def _texts_by(messages: Sequence[Mapping[str, str]], *roles: str) -> list[str]:
+    """The texts of messages of these roles that are not blank: the service refuses a blank one."""
+    return [
+        message["content"]
+        for message in clean_messages(messages)
+        if message["role"] in roles and message["content"].strip()
+    ]
+
+
 def _contents(messages: Sequence[Mapping[str, str]]) -> list[Any]:
-    """The turns of a conversation. Two of one role in a row become one: the service wants turns."""
+    """The turns of a conversation. The service wants turns that alternate and begin with the user's: two of
+    one role in a row become one, and where there is nothing but system messages, the user says these.
+    """
     from google.cloud.aiplatform_v1 import types
 
     contents: list[Any] = []
+    alone = not _texts_by(messages, "user", "assistant")
     for message in clean_messages(messages):
-        if message["role"] == "system":
+        if not message["content"].strip() or (message["role"] == "system" and not alone):
             continue
         role = "model" if message["role"] == "assistant" else "user"
         part = types.Part(text=message["content"])
+        if role == "model" and not contents:
+            contents.append(types.Content(role="user", parts=[types.Part(text="…")]))
         if contents and contents[-1].role == role:
             contents[-1].parts.append(part)
         else:

@@ -11,19 +11,26 @@ from contextrouter.text.analysis import has_unspaced
 from contextrouter.text.stop_words import REQUEST_WORDS
 
 _WORD = re.compile(r"\w+")
+_WITHOUT_TOPIC = REQUEST_WORDS | frozenset(
+    (
+        "anything everything hello help hi know learn like need question questions something "
+        "stuff teach thank thanks thing things topic understand want"
+    ).split()
+)
 
 
 class Clarify(Interpreter):
     """Asks `clarification` back for a question with fewer than `least_words` words that say something.
 
-    A question with a history or a profile is never asked back, for these say what it is about. Words of
+    One such word is a topic: "What is photosynthesis?". Words such as "help" or "something" say nothing. A
+    question with a history or a profile is never asked back, for these say what it is about. Words of
     scripts without spaces count by their characters.
     """
 
     def __init__(
         self,
         *,
-        least_words: int = 2,
+        least_words: int = 1,
         clarification: str = "What exactly do you want to know? Please name the thing you ask about.",
     ) -> None:
         if least_words < 1:
@@ -49,5 +56,5 @@ class Clarify(Interpreter):
 
 def _content_words(question: str) -> int:
     """Return how many words say something; a run of letters of a script without spaces has many."""
-    words = [word for word in _WORD.findall(question) if word.casefold() not in REQUEST_WORDS]
+    words = [word for word in _WORD.findall(question) if word.casefold() not in _WITHOUT_TOPIC]
     return sum([len(word) if has_unspaced(word) else 1 for word in words])

@@ -6,7 +6,8 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Concepts:
                 if folded := _normalize(word):
                     self._of_word.setdefault(folded, []).extend(concept_path)
         longest_first = sorted(self._of_word, key=lambda word: (-len(word), word))
-        pattern = "|".join(map(_word_pattern, longest_first))
+        pattern = _words_pattern(longest_first)
         self._pattern = re.compile(pattern) if pattern else None
 
     def count(self, text: str) -> Counter[str]:
@@ -54,11 +55,21 @@ def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def _word_pattern(word: str) -> str:
-    """A pattern for `word` between word boundaries, with any white space where it has some."""
-    start = rf"(?<!{_INSIDE})" if re.match(_INSIDE, word[0]) else ""
-    end = rf"(?!{_INSIDE})" if re.match(_INSIDE, word[-1]) else ""
-    return start + r"\s+".join(map(re.escape, word.split())) + end
+def _words_pattern(words: Sequence[str]) -> str:
+    """A pattern for the words between word boundaries, with any white space where they have some; the first
+    that fits counts. Neighbours share a boundary: it is large, and takes long to compile.
+    """
+    parts = []
+    for (starts_inside, ends_inside), group in groupby(words, _edges):
+        either = "|".join([r"\s+".join(map(re.escape, word.split())) for word in group])
+        start, end = (rf"(?<!{_INSIDE})" if starts_inside else "", rf"(?!{_INSIDE})" if ends_inside else "")
+        parts.append(f"{start}(?:{either}){end}")
+    return "|".join(parts)
+
+
+def _edges(word: str) -> tuple[bool, bool]:
+    """Whether a word begins, and ends, with a character that stands inside of words."""
+    return re.match(_INSIDE, word[0]) is not None, re.match(_INSIDE, word[-1]) is not None
 
 
 def read_taxonomy(path: Path) -> dict[str, list[str]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+from contextrouter.runtime.threads import work_aside
 
 T = TypeVar("T")
 LONGEST = 20_000
@@ -32,4 +33,4 @@ def segments(text: str, longest: int = LONGEST) -> Iterator[str]:
 
 async def run_by_length(text: str, work: Callable[[], T]) -> T:
     """Do what takes as long as a text is long: here for a short one, in a thread for a long one."""
-    return work() if len(text) <= LONGEST else await asyncio.to_thread(work)
+    return work() if len(text) <= LONGEST else await work_aside(work)

@@ -9,7 +9,6 @@ its own.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -25,6 +24,7 @@ from contextrouter.pipeline.fusion.leg_scores import above_zero
 from contextrouter.pipeline.fusion.leg_weights import UNMEASURED, Profiles
 from contextrouter.pipeline.fusion.source_order import NO_QUERIES, Queries
 from contextrouter.runtime.plugin_calls import containment
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.settings import Rag
 from contextrouter.text import query_syntax
@@ -72,7 +72,7 @@ async def calibrate(
     try:
         size = sum([min(len(document.content), READ) for document in candidates.documents])
         if size > INLINE or sum(map(len, _queries(candidates))) > MOST_ASKED:
-            await asyncio.to_thread(lambda: calibration.texts)
+            await work_aside(lambda: calibration.texts)
         trouble = await calibration.embed(engine) if rag.calibrate_embed else ""
         values, note = calibration.values()
     except TimeoutError:
@@ -87,7 +87,7 @@ async def statistics_of(
     names = list(dict.fromkeys(ranked.source for ranked in candidates.lists if ranked.hits))
     queries = _queries(candidates)
     if sum(map(len, queries)) > MOST_ASKED:
-        words = await asyncio.to_thread(query_syntax.scored_words, queries)
+        words = await work_aside(query_syntax.scored_words, queries)
     else:
         words = query_syntax.scored_words(queries)
     return await engine.statistics.statistics(names, words, scope, deadline)
@@ -154,7 +154,8 @@ class Calibration:
         try:
             embedding = self._embed(embedders[name], texts)
             with containment():
-                answer = await self.deadline.share(EMBEDDING_SHARE).run(embedding, engine.limits.abandon)
+                abandoned = engine.limits.abandoned.of("embedder", name)
+                answer = await self.deadline.share(EMBEDDING_SHARE).run(embedding, abandoned)
                 vectors = list(islice(answer, len(best)))
         except Exception as error:  # the order of words stands, whatever keeps the embedder from its work
             return f"; {len(best)} candidates were not embedded ({type(error).__name__})"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Coroutine
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from contextrouter.pipeline.deadline import Deadline
 from contextrouter.runtime.plugin_calls import as_coroutine
@@ -15,43 +15,48 @@ BLOCKED = 0.1
 """Seconds of one step from which a plugin counts as blocking."""
 
 
-class Steps(Generic[Answer]):
-    """Runs a plugin's call when it is awaited, and measures the longest step between two of its waits."""
+class Steps(Coroutine[Any, Any, Answer]):
+    """A plugin's call, for a task, which measures the longest step between two of its waits."""
 
-    __slots__ = ("_work", "longest")
+    __slots__ = ("_ended", "_work", "longest")
 
     def __init__(self, call: Awaitable[Answer]) -> None:
-        self._work, self.longest = as_coroutine(call), 0.0
+        self._work, self.longest, self._ended = as_coroutine(call), 0.0, 0.0
 
     def __del__(self) -> None:
         self._work.close()  # where nobody waited for it: the time was over before it began
 
-    def __await__(self) -> Generator[Any, Any, Answer]:
-        step: Any = self._work.send
-        argument: Any = None
+    def send(self, value: Any) -> Any:
+        """Run the next step."""
+        started = monotonic()
         try:
-            while True:
-                started = monotonic()
-                try:
-                    future = step(argument)
-                except StopIteration as end:
-                    answer: Answer = end.value
-                    return answer
-                finally:
-                    self.longest = max(self.longest, monotonic() - started)
-                try:
-                    step, argument = self._work.send, (yield future)
-                except GeneratorExit:
-                    raise
-                except BaseException as error:
-                    step, argument = self._work.throw, error
+            return self._work.send(value)
         finally:
-            self._work.close()
+            self._measure(started)
+
+    def throw(self, *error: Any) -> Any:
+        """Run the next step, which begins with an error such as a cancellation."""
+        started = monotonic()
+        try:
+            return self._work.throw(*error)
+        finally:
+            self._measure(started)
+
+    def close(self) -> None:
+        """Give the call up."""
+        self._work.close()
+
+    def __await__(self) -> NoReturn:
+        raise TypeError("steps are run by a task")
+
+    def _measure(self, started: float) -> None:
+        self._ended = monotonic()
+        self.longest = max(self.longest, self._ended - started)
 
     def blocked(self, deadline: Deadline) -> str:
-        """Say how long the longest step was, where it made the answer late; empty: it did not block, or was
+        """Say how long the longest step was, where it made the answer late; empty: it did not block, or ended
         in time.
         """
-        if self.longest < BLOCKED or deadline.left() > 0:
+        if self.longest < BLOCKED or self._ended < deadline.at:
             return ""
         return f"blocked the event loop for {self.longest:.1f} s, so that the answer is late"

@@ -10,7 +10,7 @@ from contextrouter.model import SourceReport
 log = logging.getLogger("contextrouter.sources")
 SECONDS = 60.0
 """Seconds between two warnings of one source."""
-_FAILED = ("error", "timeout", "partial")
+_LOGGED = frozenset(("error", "timeout", "partial", "open"))
 
 
 class FailureLog:
@@ -22,7 +22,7 @@ class FailureLog:
 
     def note(self, report: SourceReport) -> None:
         """Log a report of a call that failed."""
-        if report.status not in (*_FAILED, "open"):
+        if report.status not in _LOGGED:
             return
         log.debug("source %r, leg %r: %s: %s", report.source, report.leg, report.status, report.error)
         if report.status == "open":  # it is not asked, because of failures that were logged

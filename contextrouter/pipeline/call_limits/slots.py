@@ -64,46 +64,44 @@ class Slots:
 
 
 class SourceSlots:
-    """The slots of all sources, `size` in all. Half of them are shared out, so many to each source; the
-    others are common, and a call takes one when the share of its source is in use.
+    """The slots of all sources, `size` in all, but never fewer than sources. Half of them are shared out, so
+    many to each source, at least one; the others are common, and a call takes one when the share of its
+    source is in use.
 
     `limits` are the most calls of a source at once, where it has such a limit. At most `waiting` calls wait
-    in the line of each source. Where there are more sources than slots, all slots are common, and a source
-    has at most half of them.
+    in the line of each source.
     """
 
-    __slots__ = ("_common", "_lines", "_most", "_number", "_running", "limits", "share", "size", "waiting")
+    __slots__ = ("_common", "_lines", "_number", "_running", "limits", "share", "size", "waiting")
 
     def __init__(
         self, size: int, waiting: int, sources: Collection[str], limits: Mapping[str, int] = {}
     ) -> None:
-        self.size, self.waiting, self.limits = size, waiting, limits
         count = max(1, len(sources))
-        self.share = max(1, size // (2 * count)) if size >= count else 0
-        self._common = size - self.share * count
-        self._most = size if self.share else max(1, size // 2)
+        self.size, self.waiting, self.limits = max(size, count), waiting, limits
+        self.share = max(1, size // (2 * count))  # its own, however many others hang
+        self._common = self.size - self.share * count
         self._running = dict.fromkeys(sources, 0)
-        self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._lines: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}  # of sources where calls wait
         self._number = 0
 
-    def of(self, source: str) -> _SlotOfSource:
-        """Return a context manager that waits for a slot of `source`, and gives it back."""
-        return _SlotOfSource(self, source)
-
     async def take(self, source: str) -> None:
-        """Wait for a slot. Raises Overloaded at once when the line of the source is full."""
-        line = self._lines.setdefault(source, deque())
-        if not line and self._may_run(source):
+        """Wait for a slot, for which `release` must follow. Raises Overloaded at once when the line of the
+        source is full.
+        """
+        waiting = len(self._lines.get(source, ()))
+        if not waiting and self._may_run(source):
             self._start(source)
             return
-        if len(line) >= self.waiting:
+        if waiting >= self.waiting:
             limit = self.limits.get(source)
             what = f"{self.size} calls to all sources"
             if limit is not None and self._running.get(source, 0) >= limit:
                 what = f"{limit} calls to source {source!r}"
-            raise Overloaded(f"overloaded: {what} run and {len(line)} wait already")
+            raise Overloaded(f"overloaded: {what} run and {waiting} wait already")
         self._number += 1
         entry = (self._number, asyncio.get_running_loop().create_future())
+        line = self._lines.setdefault(source, deque())
         line.append(entry)
         try:
             await entry[1]
@@ -119,11 +117,15 @@ class SourceSlots:
         self._running[source] -= 1
         if self._running[source] >= self.share:
             self._common += 1
+        if not self._lines:
+            return
         heads = []
-        for name, line in self._lines.items():
+        for name, line in [*self._lines.items()]:
             while line and line[0][1].done():
                 line.popleft()  # it gave up
-            if line and self._may_run(name):
+            if not line:
+                del self._lines[name]
+            elif self._may_run(name):
                 heads.append((line[0][0], name))
         if heads:
             _, name = min(heads)
@@ -133,7 +135,7 @@ class SourceSlots:
     def _may_run(self, source: str) -> bool:
         running = self._running.get(source, 0)
         limit = self.limits.get(source)
-        if running >= (self._most if limit is None else min(limit, self._most)):
+        if limit is not None and running >= limit:
             return False
         return running < self.share or self._common > 0
 
@@ -142,18 +144,3 @@ class SourceSlots:
         if running >= self.share:
             self._common -= 1
         self._running[source] = running + 1
-
-
-class _SlotOfSource:
-    """A slot of one source."""
-
-    __slots__ = ("slots", "source")
-
-    def __init__(self, slots: SourceSlots, source: str) -> None:
-        self.slots, self.source = slots, source
-
-    async def __aenter__(self) -> None:
-        await self.slots.take(self.source)
-
-    async def __aexit__(self, *error: object) -> None:
-        self.slots.release(self.source)

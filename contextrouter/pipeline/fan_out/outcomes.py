@@ -61,7 +61,7 @@ def make_harvest(
 def declared_range(source: Any, leg: str) -> tuple[float, float] | None:
     """Return the declared range of a leg's scores. Raises ContractError for what is no range."""
     declared = source.score_range
-    if isinstance(declared, Mapping):
+    if declared is not None and isinstance(declared, Mapping):
         declared = declared.get(leg)
     if declared is None:
         return None

@@ -38,6 +38,7 @@ from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_me
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
+from contextrouter.runtime.abandoned_calls import AbandonedCalls
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
 
@@ -51,6 +52,7 @@ HINT_SHARE = 0.5
 longer.
 """
 
+_ANSWERED = ("ok", "partial")
 OnReport = Callable[[SourceReport], None]
 Embed = Callable[[str, Embedder, Sequence[str]], Awaitable[Sequence[Vector]]]
 """Called with an embedder's name, itself, and the texts of queries; returns one vector per text."""
@@ -83,7 +85,6 @@ class _FanOut:
         self.source_deadline = deadline.at - min(0.05, deadline.left() * MARGIN)
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
         self.ending = False
-        self._queries: dict[int, Query] = {}
         self.phrases = Phrases(plan)
 
     async def harvest(self) -> Harvest:
@@ -100,21 +101,34 @@ class _FanOut:
         for name, texts in self._texts_to_embed().items():
             self.vectors[name] = loop.create_task(self._embed(name, texts))
         pairs = list(zip(self.plan.calls, outcomes, strict=True))
-        tasks = [loop.create_task(self._ask(call, outcome)) for call, outcome in pairs]
-        timeout = None if self.deadline.at == inf else self.deadline.left()
+        calls = [Steps(self._ask(call, outcome)) for call, outcome in pairs]
+        tasks = [loop.create_task(steps) for steps in calls]
         try:
-            await asyncio.wait(tasks, timeout=timeout)
+            await self.deadline.wait(tasks)
         finally:
             self.ending = True
-            late = {task for task in tasks if not task.done()}
-            if late or self.vectors:
-                await self._cancel({*late, *self.vectors.values()})
+            of = self.engine.limits.abandoned.of
+            late = {
+                task: of("source", call.source)
+                for (call, _), task in zip(pairs, tasks, strict=True)
+                if not task.done()
+            }
+            embedding = {task: of("embedder", name) for name, task in self.vectors.items()}
+            if late or embedding:
+                await self._cancel({**late, **embedding})
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error  # a fault of this program, not of a source
-        for call, outcome in pairs:
+        for steps, (call, outcome) in zip(calls, pairs, strict=True):
             if outcome.report is None:
                 self._cut_off(call, outcome)
+            elif outcome.report.status in _ANSWERED and (why := steps.blocked(self.deadline)):
+                outcome.report = outcome.report.replace(status="partial", error=why)
+        if self.phrases.parts:
+            self._leave_out_parts(pairs)
+
+    def _leave_out_parts(self, pairs: Sequence[tuple[Call, Outcome]]) -> None:
+        """Take away what parts of the question without its phrases found, where a phrase was found."""
         successful = [
             call for call, outcome in pairs if outcome.ranked and outcome.ranked.hits and not outcome.note
         ]
@@ -125,15 +139,16 @@ class _FanOut:
                     note = "not used: the question has a phrase, which was found"
                     outcome.report = outcome.report.replace(note=note)
 
-    async def _cancel(self, tasks: set[asyncio.Task[Any]]) -> None:
+    async def _cancel(self, tasks: Mapping[asyncio.Task[Any], AbandonedCalls]) -> None:
         """Cancel and wait a little. The embedding ends as well: nobody waits for it any more."""
         running = {task for task in tasks if not task.done()}
         for task in running:
             task.cancel()
         if running:
             _, stubborn = await asyncio.wait(running, timeout=GRACE)
-            self.engine.limits.abandon(stubborn)
-        for task in tasks - running:
+            for task in stubborn:
+                tasks[task].add({task})
+        for task in tasks.keys() - running:
             if not task.cancelled():
                 task.exception()  # read, so that the event loop does not report it as lost
 
@@ -166,6 +181,7 @@ class _FanOut:
             known = ", ".join(embedders) or "none"
             raise ContractError(f"embedder {name!r} is not defined; defined embedders: {known}")
         await self.engine.ensure_open("embedder", name, Deadline())
+        self.engine.limits.abandoned.of("embedder", name).check()
         embedder = embedders[name]
         if self.embed is not None:
             vectors = await self.embed(name, embedder, texts)
@@ -178,21 +194,19 @@ class _FanOut:
     async def _ask(self, call: Call, outcome: Outcome) -> None:
         """Make one call and report how it ended, to the caller and to the circuit breaker."""
         started = monotonic()
-        breaker = self.engine.limits.breaker(call.source, call.query.leg)
-        if why := breaker.refuses():
+        limits = self.engine.limits
+        breaker = limits.breaker(call.source, call.query.leg)
+        if why := limits.abandoned.of("source", call.source).refusal() or breaker.refuses():
             self._report(call, outcome, "open", started, error=why)
             return
         try:
-            steps = Steps(self._answer(call, outcome, started))
             with containment():
                 if call.timeout is None:  # the deadline of the request ends it
-                    await steps
+                    await self._answer(call, outcome, started)
                 else:
                     async with asyncio.timeout(call.timeout):
-                        await steps
+                        await self._answer(call, outcome, started)
             breaker.succeed()
-            if (why := steps.blocked(self.deadline)) and outcome.report is not None:
-                outcome.report = outcome.report.replace(status="partial", error=why)
         except asyncio.CancelledError:
             breaker.abandon()
             if not self.ending:
@@ -241,10 +255,14 @@ class _FanOut:
         engine, leg = self.engine, call.query.leg
         source: Any = engine.sources[call.source]
         answer: Any
-        outcome.begun = started  # a leg without its vector is of no use, so waiting for it counts
-        vector = await self._vector(call)
-        outcome.begun = None
-        async with engine.limits.slots.of(call.source):
+        vector = None
+        if self.vectors and (embedder := self._embedder_of(call)) is not None:
+            outcome.begun = started  # a leg without its vector is of no use, so waiting for it counts
+            vector = (await asyncio.shield(self.vectors[embedder]))[call.query.text]
+            outcome.begun = None
+        slots = engine.limits.slots
+        await slots.take(call.source)
+        try:
             outcome.begun = monotonic()
             if engine.plugins.closed:
                 await engine.ensure_open(engine.kinds[call.source], call.source, Deadline())
@@ -252,6 +270,8 @@ class _FanOut:
                 answer = await self._ask_of_entities(call, outcome, source)
             else:
                 answer = await self._search(call, outcome, source, vector)
+        finally:
+            slots.release(call.source)
         admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in STRUCTURED_LEGS:
             answer = as_plain(answer)
@@ -301,12 +321,6 @@ class _FanOut:
         hints = await resolve_hints(source, call.query, vectors, self.engine.embedders)
         return hints._replace(note=mask(hints.note, self.engine.secrets))
 
-    async def _vector(self, call: Call) -> Vector | None:
-        embedder = self._embedder_of(call)
-        if embedder is None:
-            return None
-        return (await asyncio.shield(self.vectors[embedder]))[call.query.text]
-
     async def _keep_hits(
         self, call: Call, outcome: Outcome, answer: Sequence[Hit], admission: Admission, started: float
     ) -> None:
@@ -322,9 +336,11 @@ class _FanOut:
             retrieved_at=datetime.now(UTC),
             full=len(as_plain(answer)) >= query.limit,
         )
-        missing = mask(answer.reason, self.engine.secrets) if isinstance(answer, Partial) else ""
-        error = "; ".join(filter(None, (missing, admission.note(len(hits)))))
-        status: Status = "partial" if error or isinstance(answer, Partial) else "ok"
+        error = admission.note(len(hits))
+        status: Status = "partial" if error else "ok"
+        if isinstance(answer, Partial):
+            status, missing = "partial", mask(answer.reason, self.engine.secrets)
+            error = "; ".join(filter(None, (missing, error)))
         self._report(
             call, outcome, status, started, count=len(hits), error=error, withheld=admission.withheld
         )
@@ -334,18 +350,9 @@ class _FanOut:
         own. Its filters are a copy: a source that changes them changes no other's.
         """
         at = self._source_deadline(call)
-        if (
-            call.timeout is None
-            and vector is None
-            and (query := self._queries.get(id(call.query))) is not None
-        ):
-            return query.replace(filters=own_filters(call.query.filters))
-        query = call.query.replace(
+        return call.query.replace(
             vector=vector, deadline=None if at == inf else at, filters=own_filters(call.query.filters)
         )
-        if call.timeout is None and vector is None:
-            self._queries[id(call.query)] = query
-        return query
 
     def _source_deadline(self, call: Call) -> float:
         if call.timeout is None:
@@ -362,7 +369,7 @@ class _FanOut:
             query=query.text,
             status=status,
             elapsed=elapsed,
-            note="; ".join(filter(None, (outcome.hints, outcome.note, outcome.cut))),
+            note="; ".join([note for note in (outcome.hints, outcome.note, outcome.cut) if note]),
             **values,
         )
         self._publish(outcome.report)

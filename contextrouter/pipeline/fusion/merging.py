@@ -53,9 +53,9 @@ def fuse(
     notes = FusionNotes(candidates.lists)
     source_lists = []
     for name in sources:
-        positions, profile = by_source[name], profiles[name]
-        own = place_original(queries, [candidates.lists[n] for n in positions], profile, rag)
-        source_lists.append(SourceLists(candidates, positions, profile, notes, own))
+        lists = SourceLists(candidates, by_source[name], profiles[name], notes)
+        lists.queries = place_original(queries, lists.ranked, lists.profile, rag)
+        source_lists.append(lists)
     if rag.levels == 1 and len(source_lists) > 1:
         return _ranking(candidates, notes, *_flat(source_lists, rag))
     if rag.hybrid_fusion == "scores":
@@ -138,6 +138,9 @@ def _by_rank(
             shares = reciprocal(weight, k, len(order.numbers))
             if order.ties:
                 shares = [shares[rank - 1] for rank in _ranks_with_ties(order)]
+        if not scores:
+            scores.update(zip(order.numbers, shares, strict=False))
+            continue
         for number, value in zip(order.numbers, shares, strict=False):
             scores[number] = scores.get(number, 0.0) + value
     return scores, maximum

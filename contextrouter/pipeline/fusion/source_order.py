@@ -8,11 +8,11 @@ scaled to [0, 1] within the list. In the last two, a list that does not hold a d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
-from contextrouter.model import RankedList, Vector
+from contextrouter.model import Vector
 from contextrouter.pipeline.candidates import Candidates, FusionNotes
 from contextrouter.pipeline.fusion.leg_scores import LegList, LegScores, score_leg, score_parts
 from contextrouter.pipeline.fusion.leg_weights import Profile
@@ -21,6 +21,10 @@ from contextrouter.settings import Rag
 DERIVED = 0.01
 """Weight of a query that rules made of the question, where ranks are fused: it only adds behind the question.
 """
+
+
+FRONT = 50
+"""Documents of a source whose places are known at once: those of others are seldom read."""
 
 
 class Queries(NamedTuple):
@@ -52,30 +56,31 @@ class SourceOrder:
         self.numbers, self.scores, self.maximum = numbers, scores, maximum
         self.ties = ties  # whether two documents may have one score
         self.values: Mapping[int, float] = {}  # beside other sources: the calibrated values, by number
+        self._places: dict[int, int] = {}  # of the first documents; of all when others are read
+        self._read = 0
 
-    @cached_property
-    def places(self) -> dict[int, int]:
-        """Number -> place, from 1."""
-        return {number: place for place, number in enumerate(self.numbers, 1)}
+    def place(self, number: int) -> int | None:
+        """Return the place of a document, from 1; None: it has none."""
+        place = self._places.get(number)
+        if place is None and self._read < len(self.numbers):
+            self._read = len(self.numbers) if self._read else FRONT
+            self._places = {number: place for place, number in enumerate(self.numbers[: self._read], 1)}
+            return self.place(number)
+        return place
 
 
 class SourceLists:
     """The lists of one source, with their positions among the candidates."""
 
     def __init__(
-        self,
-        candidates: Candidates,
-        positions: Sequence[int],
-        profile: Profile,
-        notes: FusionNotes,
-        queries: Queries,
+        self, candidates: Candidates, positions: Sequence[int], profile: Profile, notes: FusionNotes
     ) -> None:
         self.candidates, self.positions, self.profile, self.notes = candidates, positions, profile, notes
         self.ranked = [candidates.lists[n] for n in positions]
         self.rows = [candidates.rows[n] for n in positions]
         self.source = self.ranked[0].source
         self.source_weight = self.ranked[0].weight
-        self.queries = queries  # as they count in this source
+        self.queries = NO_QUERIES  # as they count in this source
         self.cosines: Mapping[int, float] = {}  # of documents that the leg "vector" did not return
 
     def order(self, rag: Rag) -> SourceOrder:
@@ -101,14 +106,13 @@ class SourceLists:
                 shares: Sequence[float] = reciprocal(weight, rag.rrf_k, len(row))
             else:
                 shares = [weight * value for value in self.notes.normalized(self.positions[n])]
-            if len({*row}) < len(row):  # several copies of a document count once, at their best rank
-                firsts = dict(zip(reversed(row), reversed(shares[: len(row)]), strict=True))
-                row = list(dict.fromkeys(row))
-                shares = [firsts[number] for number in row]
+            best = dict(zip(row, shares, strict=False))
+            if len(best) < len(row):  # several copies of a document count once, at their best rank
+                best.update(zip(reversed(row), reversed(shares[: len(row)]), strict=True))
             if not scores:
-                scores.update(zip(row, shares, strict=False))
+                scores = best
             else:
-                for number, value in zip(row, shares, strict=False):
+                for number, value in best.items():
                     scores[number] = scores.get(number, 0.0) + value
         return counting, scores
 
@@ -116,15 +120,17 @@ class SourceLists:
         """Return the weight of each list within the source: its leg's, shared by the queries asked on the
         leg.
         """
-        query_weights = [self.queries.weight(ranked.query, rag) for ranked in self.ranked]
+        query_weights = []
         totals: dict[str, float] = {}
-        for ranked, weight in zip(self.ranked, query_weights, strict=True):
+        for ranked in self.ranked:
+            weight = self.queries.weight(ranked.query, rag)
+            query_weights.append(weight)
             totals[ranked.leg] = totals.get(ranked.leg, 0.0) + weight
         weights = []
-        for n, (ranked, weight) in enumerate(zip(self.ranked, query_weights, strict=True)):
-            leg_weight = self.profile.leg_weight(self.source, ranked.leg, rag)
-            self._note(n, weight * leg_weight)
-            weights.append(weight * leg_weight / (totals[ranked.leg] or 1.0))
+        for n, ranked in enumerate(self.ranked):
+            weight = query_weights[n] * self.profile.leg_weight(self.source, ranked.leg, rag)
+            self._note(n, weight)
+            weights.append(weight / (totals[ranked.leg] or 1.0))
         return weights
 
     def _note(self, n: int, weight: float) -> None:
@@ -203,12 +209,10 @@ def lists_by_source(candidates: Candidates) -> dict[str, list[int]]:
     A query that found nothing is among them: it keeps its share of the weight.
     """
     by_source: dict[str, list[int]] = {}
-    lists: Sequence[RankedList] = candidates.lists
-    for n, ranked in enumerate(lists):
+    for n, ranked in enumerate(candidates.lists):
         by_source.setdefault(ranked.source, []).append(n)
-    return {
-        source: positions for source, positions in by_source.items() if any(lists[n].hits for n in positions)
-    }
+    sources = {ranked.source for ranked in candidates.lists if ranked.hits}
+    return {source: positions for source, positions in by_source.items() if source in sources}
 
 
 def by_best_rank(rows: Iterable[Sequence[int]]) -> list[int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from math import ceil
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Provider, Source, legs_of
+from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Source, legs_of
+from contextrouter.contracts.kinds import source_kind
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
 from contextrouter.pipeline.connection_titles import jobs_out_of_scope
@@ -47,10 +48,10 @@ def make_plan(
     limits = restrictions(intent, request, rag, route, now or datetime.now(ZoneInfo(rag.timezone)))
     planner = _Planner(intent, request, settings, limits, pool)
     for name, source in sources.items():
-        if isinstance(source, FactSource):
-            planner.add_facts(name, source)
+        if source_kind(source) == "fact":
+            planner.add_facts(name, cast(FactSource, source))
         else:
-            planner.add_source(name, source, sources)
+            planner.add_source(name, cast(Source, source), sources)
     return Plan(
         intent=intent,
         route=intent.kind,
@@ -84,21 +85,23 @@ class _Planner:
         self.rag, self.route = settings.for_route(intent.kind)
         self.entities = () if "entities" in self.route.ignore else intent.entities
         self.candidates = max(self.rag.candidates, final_limit(request) or 0)
+        self.named = self._legs_by_name()
         self.calls: list[Call] = []
         self.excluded: dict[str, str] = {}
         self._queries: dict[tuple[str, str, int, bool], Query] = {}
 
     def add_source(self, name: str, source: Source, sources: Collection[str]) -> None:
         """Add the calls to a provider or a connector among `sources`, or say why there are none."""
-        kind = "provider" if isinstance(source, Provider) else "connector"
+        kind = source_kind(source)
         keys = self._keys(kind, name, SourceKeys())
         if why := self._why_excluded(name, kind, keys) or self._why_not_live(name, kind, keys, sources):
             self.excluded[name] = why
             return
         for job in jobs_out_of_scope(self.settings, name, self.request.scope):
             self.excluded[f"{name}:{job}"] = "outside the caller's scope"
-        # rounded first: 30 × 1.1 is 33.000000000000004
-        limit = ceil(round((keys.limit or self.candidates) * self.pool, 6))
+        limit = keys.limit or self.candidates
+        if self.pool != 1:
+            limit = ceil(round(limit * self.pool, 6))  # rounded first: 30 × 1.1 is 33.000000000000004
         texts = self._texts(min(self.rag.queries, keys.queries or source.default_queries or 3))
         for leg in source.legs:
             if why := self._leg_not_asked(leg, keys):
@@ -107,7 +110,8 @@ class _Planner:
                 binds = leg in source.phrase_legs
                 queries = [self._query(text, leg, limit, phrases=binds) for text in texts]
                 self._add(name, leg, [*queries, *self._preferred(source, queries[0])], keys)
-        self._add_named(name, source, limit, keys)
+        if self.named:
+            self._add_named(name, source, limit, keys)
 
     def add_facts(self, name: str, source: FactSource) -> None:
         """Add the calls to a fact source, or say why there are none."""
@@ -119,12 +123,13 @@ class _Planner:
             self.excluded[f"{name}/{FACTS}"] = why
         else:
             self._ask(name, FACTS, keys.limit or self.rag.max_graph_facts, keys)
-        self._add_named(name, source, keys.limit or self.candidates, keys)
+        if self.named:
+            self._add_named(name, source, keys.limit or self.candidates, keys)
 
     def _preferred(self, source: Source, query: Query) -> list[Query]:
         """Return the query for documents of the preferred period alone, which a store is asked as well."""
         period = self.limits.preferred
-        return [query.replace(period=period)] if period and isinstance(source, Provider) else []
+        return [query.replace(period=period)] if period and source_kind(source) == "provider" else []
 
     def _texts(self, count: int) -> list[str]:
         """Return the queries, at most `count`. One query alone is the text that is searched."""
@@ -134,17 +139,21 @@ class _Planner:
         others = [text for text in intent.queries if text != intent.text]
         return [intent.text, *others][:count]
 
-    def _add_named(self, name: str, source: Source | FactSource, limit: int, keys: FactKeys) -> None:
-        """Add the calls on legs that a route or a request names, or that the intent asks for."""
+    def _legs_by_name(self) -> set[str]:
+        """Return the legs that a route or a request names, or that the intent asks for."""
         intent = self.intent
         named = {*(self.route.legs or ()), *(self.request.legs or ())}
         if intent.facets:
             named.add(FACETS)
         if intent.lookup or intent.attribute:
             named.add(ENTITIES)
+        return named
+
+    def _add_named(self, name: str, source: Source | FactSource, limit: int, keys: FactKeys) -> None:
+        """Add the calls on named legs that the abilities of a source make."""
         own = len(source.legs) if isinstance(source, Source) else 1  # facts are asked for already
-        for leg in legs_of(source)[own:] if named else ():
-            if leg not in named:
+        for leg in legs_of(source)[own:]:
+            if leg not in self.named:
                 continue
             if why := self._not_among(leg):
                 self.excluded[f"{name}/{leg}"] = why
@@ -162,7 +171,7 @@ class _Planner:
         self._add(source, leg, [self._query(self.intent.text, leg, limit)], keys)
 
     def _add(self, source: str, leg: str, queries: Sequence[Query], keys: FactKeys) -> None:
-        weight = keys.weight if isinstance(keys, SourceKeys) and leg != FACETS else 1.0
+        weight = keys.weight if leg != FACETS and isinstance(keys, SourceKeys) else 1.0
         queries = [query for query in queries if not parse(query.text).only_excludes]
         if not queries:
             self.excluded[f"{source}/{leg}"] = "the question only says what to leave out"
@@ -242,12 +251,10 @@ class _Planner:
         return self._not_among(FACTS)
 
     def _not_among(self, leg: str) -> str:
-        for legs, why in (
-            (self.route.legs, "not among the route's legs"),
-            (self.request.legs, "not among the legs asked for"),
-        ):
-            if legs is not None and leg not in legs:
-                return why
+        if self.route.legs is not None and leg not in self.route.legs:
+            return "not among the route's legs"
+        if self.request.legs is not None and leg not in self.request.legs:
+            return "not among the legs asked for"
         return ""
 
 

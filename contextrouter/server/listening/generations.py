@@ -14,6 +14,7 @@ from aiohttp import web
 from contextrouter.errors import ContextRouterError, SettingsError
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
+from contextrouter.runtime.threads import work_aside
 from contextrouter.server.app import Server
 from contextrouter.server.auth import check_host
 from contextrouter.server.listening.connections import Connections
@@ -24,10 +25,16 @@ class Generations:
     """The current server and the former ones that still have requests. `host` is where they listen."""
 
     def __init__(
-        self, router: ContextRouter, host: str, replaced: Callable[[ContextRouter], None] = lambda _: None
+        self,
+        router: ContextRouter,
+        host: str,
+        replaced: Callable[[ContextRouter], None] = lambda _: None,
+        *,
+        agents_only: bool = False,
     ) -> None:
         serve = router.settings.serve
-        self.current = Server(router)
+        self._agents_only = agents_only
+        self.current = Server(router, agents_only=agents_only)
         check_host(self.current.access, host)
         self.connections = Connections(serve.max_connections, serve.header_seconds)
         self._host, self._replaced = host, replaced
@@ -73,10 +80,10 @@ class Generations:
         path = old.settings.path
         if not path or old.router.instances.given:
             raise SettingsError("the router was made by a program and not from a settings file alone.")
-        router = await asyncio.to_thread(type(old.router).from_toml, path)
+        router = await work_aside(type(old.router).from_toml, path)
         try:
             await router.open()
-            new = Server(router, old)
+            new = Server(router, old, agents_only=self._agents_only)
             check_host(new.access, self._host)
         except BaseException:
             await router.aclose()

@@ -27,15 +27,17 @@ async def serve(
     listening: Callable[[str], None] = lambda _: None,
     stop: asyncio.Event | None = None,
     reloaded: Callable[[ContextRouter], None] = lambda _: None,
+    agents_only: bool = False,
 ) -> None:
     """Serve until `stop` is set, or SIGTERM or SIGINT comes. `listening` gets the address.
 
     SIGHUP reads the settings file again; `reloaded` gets the new router before it answers its first request.
+    With `agents_only` nothing is served but `/mcp`, and how the server is.
     Raises SettingsError when the address is not allowed, or cannot be used.
     """
     settings = router.settings.serve
     host, port = settings.host if host is None else host, settings.port if port is None else port
-    generations = Generations(router, host, reloaded)
+    generations = Generations(router, host, reloaded, agents_only=agents_only)
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     runner = web.AppRunner(

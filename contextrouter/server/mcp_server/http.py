@@ -1,135 +1,138 @@
-"""MCP over streamable HTTP at `/mcp`: API keys say who may call, and limits hold back slow clients.
+"""MCP over streamable HTTP at `/mcp`: a request of an agent goes to the tools, with the rights of its caller.
 
-A client that sends or reads too slowly is let go. Where there are too many connections, the one that has
-waited longest for a request gives way. A request is read whole before the tools see it, up to
-`max_body_bytes`.
+It is an endpoint like the others: keys, limits, logs and CORS are those of the server. Each request stands
+for itself, so that it may come to any process; a page of another origin has to be listed, or of this machine.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import socket
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+import importlib
+import importlib.util
+from contextvars import ContextVar
 from typing import Any
+from urllib.parse import urlsplit
 
-from contextrouter.errors import SettingsError
-from contextrouter.router import ContextRouter
-from contextrouter.serialization import encode_json
-from contextrouter.server.auth import Access, Caller, check_host
-from contextrouter.server.error_responses import MEDIA, Refused, problem_body
-from contextrouter.server.mcp_server.tools import make_mcp_server
-from contextrouter.settings import Serve
+from aiohttp import web
 
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
+from contextrouter.runtime.threads import work_aside
+from contextrouter.server.auth import Caller
+from contextrouter.server.cors import allows
+from contextrouter.server.endpoints import Endpoint, Exchange, ServerState
+from contextrouter.server.error_responses import Refused
 
-
-async def serve_http(
-    router: ContextRouter, *, host: str, port: int, listening: Callable[[str], None]
-) -> None:
-    """Serve the tools over HTTP until SIGTERM, SIGINT or SIGHUP: it does not read the settings again.
-
-    Raises SettingsError when the address is not allowed, or cannot be used.
-    """
-    import uvicorn
-
-    from contextrouter.server.mcp_server.timed_protocol import Limits, TimedProtocol
-
-    serve = router.settings.serve
-    limits = Limits(serve.header_seconds, serve.write_seconds, serve.max_connections)
-    protocol: Any = partial(TimedProtocol, limits, {})  # uvicorn calls it as it calls a class
-    access = Access(router.settings)
-    check_host(access, host)
-    try:
-        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise SettingsError(
-            f"The server cannot listen on {host}:{port}: {error.strerror}. Choose another with --port."
-        ) from None
-    with bound:
-        config = uvicorn.Config(
-            _Application(router, access, host),
-            http=protocol,
-            ws="none",
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-        )
-        config.timeout_graceful_shutdown = int(router.settings.serve.drain_seconds) or 1
-        async with router:
-            listening(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}/mcp")
-            server, loop = uvicorn.Server(config), asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGHUP, setattr, server, "should_exit", True)
-            try:
-                await server.serve(sockets=[bound])
-            finally:
-                loop.remove_signal_handler(signal.SIGHUP)
+PATH = "/mcp"
+_caller: ContextVar[Caller] = ContextVar("caller")
+"""Who called the tool that runs."""
 
 
-class _Application:
-    """The ASGI application: it checks the key, the method and the body before the tools see a request."""
+class McpEndpoint:
+    """The endpoint `/mcp` of one server."""
 
-    def __init__(self, router: ContextRouter, access: Access, host: str) -> None:
-        self._access, self._serve = access, router.settings.serve
-        server = make_mcp_server(router, lambda call: self._identify(call.headers or {}))
-        self._inner = server.streamable_http_app(host=host, stateless_http=True)
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
+        self._making = asyncio.Lock()
+        self._mcp: Any = None
         self._running = 0
 
-    def _identify(self, headers: Mapping[str, str]) -> Caller:
-        return self._access.caller(headers.get("authorization", ""), headers.get("host", ""), headers)
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint; its protocol is described by itself, and not by OpenAPI."""
+        return Endpoint(
+            method="POST",
+            path=PATH,
+            handle=self.handle,
+            summary="Tools for agents (MCP)",
+            limited=False,  # calls of tools count, and not what a client asks before the first
+            loopback_origins=True,
+            described=False,
+        )
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._inner(scope, receive, send)
-            return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    async def handle(self, exchange: Exchange) -> web.StreamResponse:
+        """POST /mcp."""
+        check_origin(exchange)
+        serve = self._server.settings.serve
+        if self._running >= serve.max_requests:
+            raise Refused(503, "overloaded", "Too many requests at once.", headers={"Retry-After": "1"})
+        self._running += 1
+        token = _caller.set(exchange.caller)
         try:
-            self._identify(headers)
-            if scope["method"] != "POST":  # nothing is ever sent on a stream of the server's own
-                raise Refused(405, "method_not_allowed", "Send a POST request.", headers={"Allow": "POST"})
-            if self._running >= self._serve.max_requests:
-                raise Refused(503, "overloaded", "Too many requests at once.", headers={"Retry-After": "1"})
-            self._running += 1
-            try:
-                body = await _read_body(receive, self._serve)
-                await self._inner(scope, _replay(body, receive), send)
-            finally:
-                self._running -= 1
-        except Refused as error:
-            await _refuse(error, send)
+            body = await exchange.read_body()
+            return await _answer(await self._server_of_tools(), exchange, body)
+        finally:
+            _caller.reset(token)
+            self._running -= 1
+
+    async def _server_of_tools(self) -> Any:
+        """Return the MCP server. Its package is large: it is loaded in a thread for the first request."""
+        async with self._making:
+            if self._mcp is None:
+                module = "contextrouter.server.mcp_server.tools"
+                tools: Any = await work_aside(importlib.import_module, module)
+                self._mcp = tools.make_mcp_server(self._server.router, lambda _: _caller.get(), self._server)
+        return self._mcp
 
 
-async def _read_body(receive: Receive, serve: Serve) -> bytes:
-    """Read the body of a request. Raises Refused for one that is too long or too slow."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(serve.body_seconds):
-            while True:
-                message = await receive()
-                body += message.get("body", b"")
-                if len(body) > serve.max_body_bytes:
-                    detail = "The body is longer than [serve] max_body_bytes allows."
-                    raise Refused(413, "body_too_large", detail)
-                if message["type"] != "http.request" or not message.get("more_body"):
-                    return bytes(body)
-    except TimeoutError:
-        raise Refused(408, "body_too_slow", "The body did not arrive in time.") from None
+def check_origin(exchange: Exchange) -> None:
+    """Raise Refused (403) for the page of an origin that may not ask."""
+    headers = exchange.request.headers
+    origin = headers.get("Origin", "")
+    same = bool(origin) and urlsplit(origin).netloc == headers.get("Host")
+    if origin and not same and not allows(origin, exchange.server.settings.serve.cors_origins, loopback=True):
+        detail = f"Pages of {origin:.200} may not ask. [serve] cors_origins lists those that may."
+        raise Refused(403, "origin_not_allowed", detail)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a function that gives the body once, and then what else the client does."""
-    rest = [{"type": "http.request", "body": body, "more_body": False}]
+async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
+    """Let an MCP server answer one request."""
+    from mcp.server.transport_security import TransportSecuritySettings
 
-    async def replay() -> Any:
-        return rest.pop() if rest else await receive()
+    headers = exchange.request.headers
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": PATH,
+        "raw_path": PATH.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [
+            (name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()
+        ],
+        "client": None,
+        "server": None,
+    }
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+    status, response_headers, response_body = 500, [], bytearray()
 
-    return replay
+    async def receive() -> Any:
+        return (
+            parts.pop() if parts else await asyncio.Event().wait()
+        )  # the client stays: else this is cancelled
+
+    async def send(message: Any) -> None:
+        nonlocal status, response_headers
+        if message["type"] == "http.response.start":
+            status, response_headers = message["status"], message["headers"]
+        response_body.extend(message.get("body", b""))
+
+    application = mcp.streamable_http_app(
+        stateless_http=True,
+        json_response=True,
+        max_request_body_size=exchange.server.settings.serve.max_body_bytes,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # checked before
+    )
+    async with mcp.session_manager.run():
+        await application(scope, receive, send)
+    response = web.Response(body=bytes(response_body), status=status)
+    for name, value in response_headers:
+        if name not in (b"content-length", b"connection"):
+            response.headers[name.decode("latin-1")] = value.decode("latin-1")
+    return response
 
 
-async def _refuse(error: Refused, send: Send) -> None:
-    fields = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-    fields += [(b"content-type", MEDIA.encode()), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": error.status, "headers": fields})
-    await send({"type": "http.response.body", "body": encode_json(problem_body(error, ""))})
+def mcp_installed() -> bool:
+    """Whether the package `mcp` is there."""
+    return importlib.util.find_spec("mcp") is not None

@@ -4,7 +4,9 @@ graph.
 
 from __future__ import annotations
 
+import asyncio
 import math
+from pathlib import Path
 from typing import Any
 
 from contextrouter.contracts import (
@@ -14,6 +16,7 @@ from contextrouter.contracts import (
     SupportsEntities,
     SupportsFacets,
     SupportsFetch,
+    SupportsFiles,
     SupportsGraph,
     SupportsNeighbours,
     SupportsStatistics,
@@ -90,6 +93,20 @@ async def neighbours_keep_limit_and_scope(subject: Subject) -> None:
             raise Broken("an unknown id has neighbours")
         if any(not _visible(hit.document, _STRANGER) for hit in await plugin.neighbours(ids, 100, _STRANGER)):
             raise Broken("a neighbour came back in a scope that forbids it")
+
+
+@law_of(SupportsFiles)
+async def ids_are_paths_of_files(subject: Subject) -> None:
+    """local_folder is a path, and the ids of whole documents are files below it, or its own name."""
+    async with subject.open_plugin() as plugin:
+        for document in (await _search_inputs(subject, plugin)).values():
+            id = (document.parent or document.id).removesuffix(f"/{document.metadata.get('part', '')}")
+            if not await asyncio.to_thread(_is_file_below, Path(plugin.local_folder), id):
+                raise Broken(f"{id!r} is no file below {str(plugin.local_folder)!r}")
+
+
+def _is_file_below(folder: Path, id: str) -> bool:
+    return (folder / id).is_file() or (folder.is_file() and folder.name == id)
 
 
 @law_of(SupportsDegrees)

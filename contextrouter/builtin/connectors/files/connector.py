@@ -88,6 +88,7 @@ class Files(Connector):
                 f'Files.encoding {encoding!r} is not known to Python; give one such as "utf-8".'
             ) from None
         self._folder = Folder(Path(path), patterns, max_bytes, max_files)
+        self.local_folder = self._folder.path
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
         self._parser = Parser(parse_seconds)
@@ -97,6 +98,7 @@ class Files(Connector):
         self.problems: list[str] = []
         self.unread: list[str] = []
         self.not_read: dict[str, int] = {}
+        self.empty_folders: list[str] = []
 
     @classmethod
     def example(cls) -> Self:
@@ -162,6 +164,7 @@ class Files(Connector):
             for document in file.documents:
                 yield document.id, file.version, document
         unread += self._kept(known)
+        self.empty_folders = [folder for folder in listing.empty_folders if folder]
         self.problems, self.unread, self.not_read = problems, unread, dict(+not_read)
         if not listing.complete:
             raise SourceError(problems[len(listing.problems) - 1])

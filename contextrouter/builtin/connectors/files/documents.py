@@ -13,6 +13,7 @@ from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
 from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
 from contextrouter.model import Document
 from contextrouter.scope import SENSITIVITIES
+from contextrouter.text.characters import is_blank
 
 _WITH_FRONT_MATTER = ("text/markdown", "text/plain", "text/x-rst")
 _MARKDOWN = "text/markdown"
@@ -46,7 +47,9 @@ def file_documents(
         document, problems = _make_document(
             id, PurePath(name).stem, part, kind, lambda own: choose_date(own, committed, modified)
         )
-        if document.content.strip():
+        if parsed.parts:  # its id without this is that of the file
+            document = document.replace(metadata={**document.metadata, "part": part.name})
+        if not is_blank(document.content):
             yield document, problems
 
 
@@ -69,9 +72,11 @@ def _make_document(
         **{key: value for key, value in front.items() if key not in _TAKEN},
     }
     updated, metadata["dated_by"] = date(_date_of(values, parsed, metadata, problems))
+    content = note.text if {"page_starts", "cue_starts"} & metadata.keys() else note.text.strip()
+    _note_first_line(metadata, parsed, content)
     tags = (*as_list(front.get("labels", "")), *as_list(front.get("tags", "")), *note.tags, *parsed.labels)
     return Document(
-        content=note.text if {"page_starts", "cue_starts"} & metadata.keys() else note.text.strip(),
+        content=content,
         id=id,
         url=values.get("url") or id,
         title=values.get("title") or parsed.title or heading or notion_title(stem),
@@ -90,6 +95,17 @@ def _make_document(
         compartment=values.get("compartment") or None,
         language=values.get("language") or parsed.language or None,
     ), problems
+
+
+def _note_first_line(metadata: dict[str, Any], parsed: Parsed, content: str) -> None:
+    """Note on which line of its file the content begins, if the content is a part of the file as it is. No
+    front matter says so, nor which part of a file this is.
+    """
+    metadata.pop("first_line", None)
+    metadata.pop("part", None)
+    start = parsed.text.find(content) if "first_line" in parsed.metadata else -1
+    if start >= 0:
+        metadata["first_line"] = 1 + parsed.text.count("\n", 0, start)
 
 
 def _date_of(

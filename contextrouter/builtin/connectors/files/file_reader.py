@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -15,12 +15,15 @@ from contextrouter.builtin.connectors.files.parsing.process import Parser
 from contextrouter.builtin.connectors.files.parsing.readers import READERS, TEXTS
 from contextrouter.builtin.connectors.files.parsing.text import decode
 from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
+from contextrouter.builtin.shared.places import place_at
 from contextrouter.model import Document
 
-PARSED_BY = 2
+PARSED_BY = 4
 """Goes up when a file of the same bytes becomes another text."""
 SNIPPET_CHARACTERS = 200
 _CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
+_OF_WHOLE = ("page_starts", "cue_starts", "first_line")  # metadata that a passage does not have
+_EMPTY_JSON = (b"", b"{}", b"[]", b"null", b'""')
 _PARTS = "n"  # stands in the version of a part between the digest and the number of parts
 
 
@@ -83,8 +86,10 @@ class Reading:
             if unchanged:
                 return File(listed, version=version, unchanged=unchanged)
             kind = media.media_type(name, data)
-            if not data.strip() and (kind in TEXTS or kind not in READERS):
+            if _is_empty(kind, data):
                 return File(listed, is_empty=True)
+            if not data:
+                raise Unreadable("is empty: it has 0 bytes.")
             parsed = self.parse(name, data)
         except OSError as error:
             return File(listed, problems=(f"{name}: cannot be read ({error.strerror or error}).",))
@@ -121,15 +126,25 @@ class Reading:
         """The text of a file. Raises Unreadable."""
         kind = media.media_type(name, data)
         if kind in READERS and kind not in TEXTS:
-            return self._parser.parse(data, kind)
+            try:
+                return self._parser.parse(data, kind)
+            except Unreadable as error:
+                raise Unreadable(f"{error}{media.hint_of_other_kind(kind, data)}") from None
         text, wrong = decode(data, self._encoding)
         if text is None:
-            raise Unreadable(wrong)
+            raise Unreadable(f"{wrong}{media.hint_of_other_kind(kind, data)}")
         problems = [wrong] if wrong else []
         if kind in READERS:
             parsed = self._parser.parse(text.encode("utf-8", "replace"), kind)
             return with_problems(parsed, problems) if problems else parsed
-        return Parsed(text=text, media_type=kind, problems=problems)
+        return Parsed(text=text, media_type=kind, problems=problems, metadata={"first_line": 1})
+
+
+def _is_empty(kind: str, data: bytes) -> bool:
+    """Whether a file that may be empty is: a text, a mailbox, or JSON without a value."""
+    if kind in READERS and kind not in TEXTS and kind != media.MBOX:
+        return False
+    return data.strip() in (_EMPTY_JSON if kind in media.JSON else (b"",))
 
 
 def with_problems(parsed: Parsed, problems: Sequence[str]) -> Parsed:
@@ -139,10 +154,15 @@ def with_problems(parsed: Parsed, problems: Sequence[str]) -> Parsed:
     return msgspec.structs.replace(parsed, problems=[*problems, *parsed.problems])
 
 
-def _passages(document: Document) -> tuple[Document, ...]:
+def _passages(document: Document) -> Iterator[Document]:
     cuts: list[Passage] = _CUTS.get(document.media_type, text_passages)(document.content, document.title)
-    return tuple(
-        document.replace(
+    end = 0
+    for number, cut in enumerate(cuts):
+        start = document.content.find(cut.text, end)
+        position = place_at(document, start, start + len(cut.text)) if start >= 0 else {}
+        end = start + len(cut.text) if start >= 0 else end
+        common = {key: value for key, value in document.metadata.items() if key not in _OF_WHOLE}
+        yield document.replace(
             content=cut.text,
             title=cut.title,
             path=cut.path,
@@ -150,6 +170,5 @@ def _passages(document: Document) -> tuple[Document, ...]:
             parent=document.id,
             snippet=cut.text[:SNIPPET_CHARACTERS],
             media_type="text/plain" if "json" in document.media_type else document.media_type,
+            metadata={**common, **position},
         )
-        for number, cut in enumerate(cuts)
-    )

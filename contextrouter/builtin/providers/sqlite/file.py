@@ -14,14 +14,17 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
+from weakref import WeakSet
 
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.page_copy import copy_pages
 from contextrouter.builtin.providers.sqlite.volume import explain, volume_problem
-from contextrouter.errors import SourceError, SourceTimeout
-from contextrouter.runtime.threads import Threads
+from contextrouter.errors import PluginError, SourceError, SourceTimeout
+from contextrouter.runtime.threads import Threads, work_aside
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,24 +36,26 @@ of each page is empty: scifact takes .79 of the disk, and a question no more tim
 
 
 class Stop:
-    """Tells running work to end: at a deadline (on `time.monotonic()`), or because nobody waits for it any
-    more.
+    """Tells running work to end: at a deadline (on `time.monotonic()`), because nobody waits for it any more,
+    or because the store is closed.
     """
 
-    __slots__ = ("_finishing", "abandoned", "deadline")
+    __slots__ = ("__weakref__", "_finishing", "abandoned", "closed", "deadline")
 
     def __init__(self, deadline: float | None = None) -> None:
-        self.deadline, self.abandoned, self._finishing = deadline, False, False
+        self.deadline, self.abandoned, self.closed, self._finishing = deadline, False, False, False
 
     def __call__(self) -> bool:
         """Whether to end now; SQLite's progress callback."""
+        if self.closed:
+            return True
         late = self.deadline is not None and time.monotonic() >= self.deadline
         return (late or self.abandoned) and not self._finishing
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
         """Let what is read for all later questions be read to its end, or short deadlines would have it begun
-        for ever.
+        for ever. Closing ends it all the same.
         """
         self._finishing = True
         try:
@@ -60,7 +65,11 @@ class Stop:
         self.check()
 
     def check(self) -> None:
-        """Raise SourceTimeout when it is time to end: for loops outside SQLite."""
+        """Raise SourceTimeout when it is time to end, SourceError when the store is closed: for loops outside
+        SQLite.
+        """
+        if self.closed:
+            raise SourceError("Store was closed during the search; search again when it is open.")
         if self():
             raise SourceTimeout(
                 "Search did not end by its deadline; raise the source's `timeout` or lower its `limit`."
@@ -77,9 +86,10 @@ class StoreFile:
         self._busy_timeout, self._size = busy_timeout, threads
         self._readers: Threads | None = None
         self._writer: Threads | None = None
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []  # to the file of `_identity`
         self._identity: tuple[int, int] | None = None
-        self._running: set[Stop] = set()
+        self._turn = Lock()  # who changes these two
+        self._running: WeakSet[Stop] = WeakSet()  # of all reads whose thread has not ended
 
     @property
     def location(self) -> Path:
@@ -103,14 +113,16 @@ class StoreFile:
         await self.check(must_exist=False)
 
     async def aclose(self) -> None:
-        """Interrupt reads, let a write end, close every connection."""
+        """Interrupt reads, let a write end, close every connection. Reads and writes in line do not begin."""
         readers, writer, self._readers, self._writer = self._readers, self._writer, None, None
         for stop in list(self._running):
-            stop.abandoned = True
-        for threads in (readers, writer):
-            if threads is not None:
-                await asyncio.to_thread(threads.close, wait=True)
-        self.forget()
+            stop.closed = True
+        try:
+            for threads in (readers, writer):
+                if threads is not None:
+                    await work_aside(partial(threads.close, wait=True))
+        finally:
+            self.forget()  # a connection in use is closed by its thread
 
     async def read(
         self,
@@ -130,12 +142,19 @@ class StoreFile:
         stop = Stop(deadline)
         self._running.add(stop)
         try:
-            return await self._readers.run(self._read, work, stop, missing)
+            return await self._run_in(self._readers, self._read, work, stop, missing)
         except asyncio.CancelledError:
             stop.abandoned = True
             raise
-        finally:
-            self._running.discard(stop)
+
+    async def _run_in(self, threads: Threads, work: Callable[..., T], *args: object) -> T:
+        """Run work in threads. Raises SourceError where they were closed before it began."""
+        try:
+            return await threads.run(work, *args)
+        except PluginError as error:
+            if isinstance(error, SourceError):
+                raise
+            raise SourceError(f"Store {self.path!r} was not asked: {error}") from error
 
     async def check(self, *, must_exist: bool = True) -> None:
         """Raise SourceError for a file that is no store of ours, or that is not there."""
@@ -156,19 +175,19 @@ class StoreFile:
             ready = prepare() if prepare else None
             return self.write_here(lambda connection: work(connection, ready))  # type: ignore[arg-type]  # work takes the state only where a state is handed over
 
-        return await self._writer.run(run)
+        return await self._run_in(self._writer, run)
 
     async def alone(self, statement: str) -> None:
         """Run one statement outside a transaction, such as VACUUM."""
         if self._writer is None:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._writer.run(self._alone, statement)
+        await self._run_in(self._writer, self._alone, statement)
 
     async def replace_by(self, at: Path) -> None:
         """Put the database at `at` in the place of this one, in one transaction."""
         if self._writer is None:
             raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._writer.run(self._replace_by, at)
+        await self._run_in(self._writer, self._replace_by, at)
 
     def _replace_by(self, at: Path) -> None:
         with self._errors(None):
@@ -261,29 +280,36 @@ class StoreFile:
 
     @contextmanager
     def _connection(self, *, new: bool = False) -> Iterator[sqlite3.Connection]:
-        connection = self._take(new)
+        connection, identity = self._take(new)
+        damaged = False
         try:
             yield connection
         except sqlite3.DatabaseError:
-            connection.close() if not connection.in_transaction else self._idle.append(connection)
+            damaged = not connection.in_transaction
             raise
-        except BaseException:
-            self._idle.append(connection)
-            raise
-        else:
-            self._idle.append(connection)
+        finally:
+            with self._turn:
+                is_same = not damaged and self._readers is not None and identity == self._identity
+                if is_same:
+                    self._idle.append(connection)
+            if not is_same:  # the store was closed meanwhile, or another file is in the place of this one
+                connection.close()
 
-    def _take(self, new: bool) -> sqlite3.Connection:
+    def _take(self, new: bool) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
+        """A connection that nobody uses, and the file it is to; None: one that is just being made."""
+        identity = None
         if not new:
             status = self.location.stat()
             identity = (status.st_dev, status.st_ino)
-            if identity != self._identity:  # the file was put in the place of another
-                self.forget()
-                self._identity = identity
-            try:
-                return self._idle.pop()
-            except IndexError:
-                pass
+            with self._turn:
+                if identity != self._identity:  # the file was put in the place of another
+                    self._close_idle()
+                    self._identity = identity
+                if self._idle:
+                    return self._idle.pop(), identity
+        return self._connect(new), identity
+
+    def _connect(self, new: bool) -> sqlite3.Connection:
         uri = f"{self.location.as_uri()}?mode={'rwc' if new else 'rw'}"
         connection = sqlite3.connect(
             uri,
@@ -301,6 +327,10 @@ class StoreFile:
 
     def forget(self) -> None:
         """Close the connections nobody uses."""
+        with self._turn:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()

@@ -4,7 +4,6 @@ file beside it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 from contextlib import closing
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from contextrouter.builtin.providers.sqlite.volume import explain
 from contextrouter.errors import SourceError
+from contextrouter.runtime.threads import work_aside
 
 _TAKEN = "CREATE TABLE IF NOT EXISTS turn (process INTEGER, since TEXT)"
 
@@ -28,13 +28,13 @@ class IngestLock:
 
     async def acquire(self) -> str:
         """Take the turn: "". Else say who has it. Raises SourceError where the file cannot be written."""
-        return await asyncio.to_thread(self._take)
+        return await work_aside(self._take)
 
     async def release(self) -> None:
         """Give it back, if it is ours."""
         lock, self._held = self._held, None
         if lock is not None:
-            await asyncio.to_thread(lock.close)
+            await work_aside(lock.close)
 
     def _take(self) -> str:
         if self._held is not None:

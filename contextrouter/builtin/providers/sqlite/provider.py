@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import shutil
 import sqlite3
@@ -36,6 +35,7 @@ from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, S
 from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.text.languages import LanguageTerms, language_terms
 from contextrouter.vectors import unit_array
@@ -106,7 +106,7 @@ class Sqlite(Rebuildable, Provider):
         search needs.
         """
         for package in (numpy, simsimd) if self.vector_legs else (numpy,):
-            await asyncio.to_thread(package)
+            await work_aside(package)
         await self._file.open()
 
     async def aclose(self) -> None:

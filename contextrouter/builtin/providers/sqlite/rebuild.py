@@ -6,7 +6,6 @@ processes stay good, which they would not if a new file took the place of the fo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Self
 from contextrouter.builtin.providers.sqlite import write
 from contextrouter.builtin.providers.sqlite.file import StoreFile
 from contextrouter.contracts import Provider
+from contextrouter.runtime.threads import work_aside
 
 
 class Rebuildable(Provider):
@@ -35,7 +35,7 @@ class Rebuildable(Provider):
         """
         location = self._file.location
         at = location.with_name(f"{location.name}-rebuild")
-        await asyncio.to_thread(_remove_files, at)  # of a run that was killed
+        await work_aside(_remove_files, at)  # of a run that was killed
         fresh = type(self)(path=str(at), embedder=self.embedder)  # type: ignore[call-arg]  # as `Sqlite` is made
         await fresh.open()
         try:
@@ -43,12 +43,12 @@ class Rebuildable(Provider):
                 yield fresh
             finally:
                 await fresh.aclose()
-            if await asyncio.to_thread(at.exists):
+            if await work_aside(at.exists):
                 await self._file.replace_by(at)
             else:
                 await self.clear()
         finally:
-            await asyncio.to_thread(_remove_files, at)
+            await work_aside(_remove_files, at)
 
 
 def _remove_files(at: Path) -> None:

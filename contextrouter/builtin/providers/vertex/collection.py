@@ -5,7 +5,7 @@ Reading the plain protobuf messages is ten times as fast as reading the client's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.vertex.data_objects import RETURNED, VECTOR, Row
@@ -23,6 +23,7 @@ class StoredRow(NamedTuple):
     data: Mapping[str, Any]  # texts and numbers; lists are left out
     lists: Mapping[str, Sequence[str]]
     vector: Sequence[float] | None
+    etag: str = ""  # stands for this state of the object
 
 
 class Result(NamedTuple):
@@ -48,6 +49,8 @@ class Collection:
         self.searches = connection.client("data_object_search_service")
         self.objects = connection.client("data_object_service")
         self.admin = connection.client("vector_search_service")
+        # Until when a request that writes may last, by the turn of this process.
+        self.write_deadline: Callable[[], float | None] = lambda: None
 
     def object_name(self, id: str) -> str:
         """Return the full name of an object."""
@@ -61,32 +64,31 @@ class Collection:
         conditions: Sequence[Condition],
         top: int,
         *,
-        hint: Any = None,
-        with_vectors: bool = True,
+        hint: Any,
+        with_vectors: bool,
         deadline: float | None = None,
     ) -> list[Result]:
-        """Return the chunks nearest to a vector."""
+        """Return the chunks nearest to a vector. `hint` says whether an index is used."""
         types = self.types
         search = types.VectorSearch(
             search_field=VECTOR,
             vector=types.DenseVector(values=vector),
+            search_hint=hint,
+            distance_metric=types.DistanceMetric.DOT_PRODUCT,  # without an index, which has its own
             **self._common(conditions, top, with_vectors),
         )
-        if hint is not None:
-            search.search_hint = hint
         request = types.SearchDataObjectsRequest(parent=self.name, vector_search=search)
         answer = await self.connection.call(self.searches.search_data_objects, request, deadline=deadline)
         return [self._result(item) for item in answer.results]  # of the first page, without a further call
 
     async def text_searches(
         self,
-        searches: Sequence[tuple[str, Sequence[Condition]]],
-        top: int,
+        searches: Sequence[tuple[str, Sequence[Condition], int]],
         *,
         with_vectors: bool,
         deadline: float | None = None,
     ) -> list[list[Result]]:
-        """Return the chunks that have all words of a text and meet the conditions, for each pair."""
+        """For each text, conditions and limit: the chunks that have all its words and meet the conditions."""
         types = self.types
         message = [
             types.Search(
@@ -96,7 +98,7 @@ class Collection:
                     **self._common(conditions, top, with_vectors),
                 )
             )
-            for text, conditions in searches
+            for text, conditions, top in searches
         ]
         request = types.BatchSearchDataObjectsRequest(parent=self.name, searches=message)
         answer = await self.connection.call(
@@ -117,7 +119,7 @@ class Collection:
         deadline: float | None = None,
     ) -> list[StoredRow]:
         """Return the objects that meet the conditions, page by page; `pages`: so many at most."""
-        types, rows, token = self.types, list[StoredRow](), ""
+        types, rows, token, tokens = self.types, list[StoredRow](), "", {""}
         output = types.OutputFields(data_fields=fields, vector_fields=[VECTOR] if with_vectors else [])
         while pages is None or pages > 0:
             request = types.QueryDataObjectsRequest(
@@ -132,15 +134,19 @@ class Collection:
             token, pages = answer.next_page_token, None if pages is None else pages - 1
             if not token:
                 break
+            if token in tokens:
+                raise self.connection.answer_error("gives the same page of a list again and again")
+            tokens.add(token)
         return rows
 
-    async def get(self, id: str) -> StoredRow | None:
+    async def get(self, id: str, *, deadline: float | None = None) -> StoredRow | None:
         """Return an object; None where there is none."""
         request = self.types.GetDataObjectRequest(name=self.object_name(id))
         empty = self.types.DataObject()
-        row = self._row(
-            await self.connection.call(self.objects.get_data_object, request, instead={"NotFound": empty})
+        answer = await self.connection.call(
+            self.objects.get_data_object, request, deadline=deadline, instead={"NotFound": empty}
         )
+        row = self._row(answer)
         return row if row.id else None
 
     async def count(self, conditions: Sequence[Condition]) -> int:
@@ -203,9 +209,39 @@ class Collection:
                     await self._done(self.objects.delete_data_object, item, "NotFound", answers=False)
 
     async def _done(self, method: Any, request: Any, unless: str, *, answers: bool = True) -> bool:
-        """Make a call that writes; False: it failed in this one way."""
-        call = self.connection.call
-        return await call(method, request, instead={unless: False}, answers=answers) is not False
+        """Make a call that writes, within the turn of this process; False: it failed in this one way."""
+        call, deadline = self.connection.call, self.write_deadline()
+        return (
+            await call(method, request, deadline=deadline, instead={unless: False}, answers=answers)
+            is not False
+        )
+
+    # Writing one object that others may write, too
+
+    async def create_new(self, row: Row) -> bool:
+        """Create an object; False: there is one."""
+        request = self.types.CreateDataObjectRequest(
+            parent=self.name, data_object_id=row.id, data_object=self._object(row)
+        )
+        method = self.objects.create_data_object
+        return await self.connection.call(method, request, instead={"AlreadyExists": False}) is not False
+
+    async def replace_unchanged(self, row: Row, present: StoredRow, deadline: float) -> None:
+        """Replace an object, unless it is another than `present` by now: that is an error."""
+        changed = self._object(row, self.object_name(row.id))
+        changed.etag = present.etag
+        request = self.types.UpdateDataObjectRequest(data_object=changed)
+        await self.connection.call(self.objects.update_data_object, request, deadline=deadline)
+
+    async def delete_unchanged(self, present: StoredRow) -> None:
+        """Remove an object, unless it is another than `present` by now, or gone."""
+        request = self.types.DeleteDataObjectRequest(name=self.object_name(present.id), etag=present.etag)
+        await self.connection.call(
+            self.objects.delete_data_object,
+            request,
+            instead={"NotFound": None, "Aborted": None},
+            answers=False,
+        )
 
     # Messages
 
@@ -240,7 +276,7 @@ class Collection:
             else:
                 data[key] = getattr(value, kind) if kind else None
         vector = list(raw.vectors[VECTOR].dense.values) if VECTOR in raw.vectors else None
-        return StoredRow(raw.name.rpartition("/")[2], data, lists, vector)
+        return StoredRow(raw.name.rpartition("/")[2], data, lists, vector, raw.etag)
 
 
 def _filter(conditions: Sequence[Condition]) -> dict[str, Condition]:

@@ -1,38 +1,29 @@
 """A local stand-in for Vector Search 2, for examples and tests: it keeps objects in memory.
 
 It refuses what the service refuses: ids of another form, more than 1,000 objects in a request, a scan or a
-listing of more than 100,000 objects, $not and numbers in $in, vectors of another length. Its text search
-joins words by AND.
+listing of more than 100,000 objects, $not, null, and numbers in $in, vectors of another length, filters and
+fields that an index does not hold. Its text search joins words by AND.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from contextrouter.builtin.providers.vertex.data_objects import SCHEMA, VECTOR
+from contextrouter.builtin.providers.vertex.server_filter import (
+    Refused,
+    check_id,
+    fields_of,
+    holds,
+    plain_filter,
+)
 from contextrouter.builtin.shared.google_cloud.grpc_server import GrpcServer, Rpc
 
-_ID = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
-    "$gt": operator.gt,
-    "$gte": operator.ge,
-    "$lt": operator.lt,
-    "$lte": operator.le,
-}
 _API = "google.cloud.vectorsearch.v1"
-
-
-class Refused(Exception):
-    """A request that is answered with a status other than OK."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.message = code, message
 
 
 class CollectionServer(GrpcServer):
@@ -45,7 +36,7 @@ class CollectionServer(GrpcServer):
     def __init__(self, collection: str = "", dimensions: int = 0) -> None:
         super().__init__()
         self.first = (collection, dimensions)
-        self.scanned, self.sign, self.polls = 100_000, 1.0, 0
+        self.scanned, self.sign, self.polls, self.writes = 100_000, 1.0, 0, 0
         self.collections: dict[str, Any] = {}  # id -> Collection
         self.indexes: dict[str, Any] = {}  # full name -> Index
         self.objects: dict[str, Any] = {}  # full name -> DataObject
@@ -73,6 +64,7 @@ class CollectionServer(GrpcServer):
                 "GetCollection": rpc(self._get_collection, "GetCollection", types.Collection),
                 "CreateCollection": rpc(self._create_collection, "CreateCollection", operation),
                 "ListIndexes": rpc(self._list_indexes, "ListIndexes"),
+                "GetIndex": rpc(lambda r: self._find_index(r.name), "GetIndex", types.Index),
                 "CreateIndex": rpc(self._create_index, "CreateIndex", operation),
             },
             "google.longrunning.Operations": {"GetOperation": poll},
@@ -114,8 +106,7 @@ class CollectionServer(GrpcServer):
         return self._find_collection(request.name)
 
     def _create_collection(self, request: Any) -> Any:
-        if not _ID.fullmatch(request.collection_id):
-            raise Refused("INVALID_ARGUMENT", f"collection_id {request.collection_id!r} is not valid")
+        check_id("collection_id", request.collection_id)
         if request.collection_id in self.collections:
             raise Refused("ALREADY_EXISTS", f"Collection {request.collection_id!r} exists")
         self.collections[request.collection_id] = request.collection
@@ -128,11 +119,19 @@ class CollectionServer(GrpcServer):
 
     def _create_index(self, request: Any) -> Any:
         self._find_collection(request.parent)
+        check_id("index_id", request.index_id)
         name = f"{request.parent}/indexes/{request.index_id}"
+        if name in self.indexes:
+            raise Refused("ALREADY_EXISTS", f"Index {name!r} exists")
         index = request.index
         index.name = name
         self.indexes[name] = index
         return self._start(request.parent)
+
+    def _find_index(self, name: str) -> Any:
+        if name not in self.indexes:
+            raise Refused("NOT_FOUND", f"Index {name!r} was not found")
+        return self.indexes[name]
 
     def _start(self, parent: str) -> Any:
         from google.longrunning import operations_pb2
@@ -162,8 +161,7 @@ class CollectionServer(GrpcServer):
     def _create(self, requests: Any) -> list[Any]:
         for item in requests:
             self._find_collection(item.parent)
-            if not _ID.fullmatch(item.data_object_id):
-                raise Refused("INVALID_ARGUMENT", f"data_object_id {item.data_object_id!r} is not valid")
+            check_id("data_object_id", item.data_object_id)
             if f"{item.parent}/dataObjects/{item.data_object_id}" in self.objects:
                 raise Refused("ALREADY_EXISTS", f"DataObject {item.data_object_id!r} exists")
             self._check_vectors(item.parent, item.data_object)
@@ -179,8 +177,7 @@ class CollectionServer(GrpcServer):
     def _update(self, requests: Any) -> list[Any]:
         for item in requests:
             self._find_collection(item.data_object.name)
-            if item.data_object.name not in self.objects:
-                raise Refused("NOT_FOUND", f"DataObject {item.data_object.name!r} was not found")
+            self._check_present(item.data_object.name, item.data_object.etag)
             self._check_vectors(item.data_object.name, item.data_object)
         return [self._keep(item.data_object.name, item.data_object) for item in requests]
 
@@ -189,12 +186,17 @@ class CollectionServer(GrpcServer):
 
         for item in requests:
             self._find_collection(item.name)
-            if item.name not in self.objects:
-                raise Refused("NOT_FOUND", f"DataObject {item.name!r} was not found")
+            self._check_present(item.name, item.etag)
         for item in requests:
             self.objects.pop(item.name, None)
             self.data.pop(item.name, None)
         return empty_pb2.Empty()
+
+    def _check_present(self, name: str, etag: str) -> None:
+        if name not in self.objects:
+            raise Refused("NOT_FOUND", f"DataObject {name!r} was not found")
+        if etag and etag != self.objects[name].etag:
+            raise Refused("ABORTED", f"DataObject {name!r} has another etag than {etag!r}")
 
     def _keep(self, name: str, sent: Any) -> Any:
         from google.protobuf import json_format
@@ -202,6 +204,8 @@ class CollectionServer(GrpcServer):
         stored = type(sent)()
         stored._pb.CopyFrom(sent._pb)
         stored.name, stored.data_object_id = name, name.rpartition("/")[2]
+        self.writes += 1
+        stored.etag = f"e{self.writes}"
         self.objects[name] = stored
         self.data[name] = json_format.MessageToDict(stored._pb.data)
         return stored
@@ -230,22 +234,47 @@ class CollectionServer(GrpcServer):
         kind = type(search).pb(search).WhichOneof("search_type")
         query = getattr(search, kind)
         names = self._matching(parent, query)
-        scores = (self._nearness if kind == "vector_search" else self._occurrences)(parent, query, names)
-        best = sorted(scores, key=lambda name: (-scores[name], name))[: query.top_k or 10]
-        sign = self.sign if kind == "vector_search" else 1.0
+        best, fields = self._occurrences, query.output_fields
+        if kind == "vector_search":
+            index = self._index_for(parent, query)
+            best = self._nearness
+        scores = best(parent, query, names)
+        order = sorted(scores, key=lambda name: (-scores[name], name))[: query.top_k or 10]
+        measure: Callable[[float], float] = float
+        if kind == "vector_search":
+            metric = query.distance_metric if index is None else index.distance_metric
+            cosine = metric == self.types.DistanceMetric.COSINE_DISTANCE
+            measure = (lambda score: 1.0 - score) if cosine else (lambda score: self.sign * score)
         result = self.types.SearchResult
         return [
-            result(data_object=self._output(name, query.output_fields), distance=sign * scores[name])
-            for name in best
+            result(data_object=self._output(name, fields), distance=measure(scores[name])) for name in order
         ]
+
+    def _index_for(self, parent: str, query: Any) -> Any:
+        """The index of a search: the named one, or without a hint any; None: all vectors are compared."""
+        hint = type(query.search_hint).pb(query.search_hint)
+        index = None
+        if hint.HasField("index_hint"):
+            index = self._find_index(hint.index_hint.name)
+        elif not hint.HasField("knn_hint"):
+            index = next((item for name, item in self.indexes.items() if name.startswith(f"{parent}/")), None)
+        if index is None:
+            if len(self._of(parent)) > self.scanned:
+                raise Refused(
+                    "FAILED_PRECONDITION", f"KNN is limited to {self.scanned} objects; use an index"
+                )
+            return None
+        filtered = fields_of(plain_filter(query))
+        for kind, names, present in (
+            ("filter", filtered, index.filter_fields),
+            ("store", {*query.output_fields.data_fields}, index.store_fields),
+        ):
+            if others := sorted({*names} - {*present}):
+                raise Refused("INVALID_ARGUMENT", f"{others} are no {kind}_fields of the index")
+        return index
 
     def _nearness(self, parent: str, query: Any, names: list[str]) -> dict[str, float]:
         target = list(query.vector.values)
-        hint = query.search_hint.index_hint.name
-        if hint and hint not in self.indexes:
-            raise Refused("NOT_FOUND", f"Index {hint!r} was not found")
-        if not hint and len(self._of(parent)) > self.scanned:
-            raise Refused("FAILED_PRECONDITION", f"KNN is limited to {self.scanned} objects; use an index")
         schema = self._find_collection(parent).vector_schema
         if query.search_field not in schema:
             raise Refused("INVALID_ARGUMENT", f"there is no vector field {query.search_field!r}")
@@ -283,9 +312,8 @@ class CollectionServer(GrpcServer):
         return [name for name in self.objects if name.startswith(f"{parent}/")]
 
     def _matching(self, parent: str, query: Any) -> list[str]:
-        from google.protobuf import json_format
-
-        condition = json_format.MessageToDict(type(query).pb(query).filter)
+        condition = plain_filter(query)
+        holds({}, condition)  # refused in an empty collection, too
         return [name for name in self._of(parent) if holds(self.data[name], condition)]
 
     def _output(self, name: str, fields: Any) -> Any:
@@ -299,8 +327,10 @@ class CollectionServer(GrpcServer):
     def _query(self, request: Any) -> Any:
         if len(self._of(request.parent)) > self.scanned:
             raise Refused("FAILED_PRECONDITION", f"query is limited to {self.scanned} objects")
+        if request.page_size > 1_000:
+            raise Refused("INVALID_ARGUMENT", f"page_size {request.page_size}; at most 1000")
         names = self._matching(request.parent, request)
-        size, start = min(request.page_size or 100, 1_000), int(request.page_token or 0)
+        size, start = request.page_size or 100, int(request.page_token or 0)
         return self.types.QueryDataObjectsResponse(
             data_objects=[self._output(name, request.output_fields) for name in names[start : start + size]],
             next_page_token=str(start + size) if start + size < len(names) else "",
@@ -311,37 +341,6 @@ class CollectionServer(GrpcServer):
         raw = answer.pb()()
         raw.aggregate_results.add().update({"count": len(self._matching(request.parent, request))})
         return answer.wrap(raw)
-
-
-def holds(data: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """Whether data meets a filter. Raises Refused for a filter that the service does not know."""
-    return all([_holds_one(data, key, value) for key, value in condition.items()])
-
-
-def _holds_one(data: Mapping[str, Any], key: str, value: Any) -> bool:
-    if key == "$and":
-        return all([holds(data, item) for item in value])
-    if key == "$or":
-        return any([holds(data, item) for item in value])
-    if key.startswith("$"):
-        raise Refused("INVALID_ARGUMENT", f"operator {key!r} is not supported")
-    compared = value if isinstance(value, Mapping) else {"$eq": value}
-    return all([_compare(data.get(key), sign, item) for sign, item in compared.items()])
-
-
-def _compare(present: Any, sign: str, value: Any) -> bool:
-    values = present if isinstance(present, list) else [present]
-    if sign in ("$eq", "$ne"):
-        return (value in values) == (sign == "$eq")
-    if sign in ("$in", "$nin"):
-        if not all(isinstance(item, str) for item in value):
-            raise Refused("INVALID_ARGUMENT", f"{sign} takes strings only")
-        return any(item in value for item in values) == (sign == "$in")
-    if sign not in _COMPARED:
-        raise Refused("INVALID_ARGUMENT", f"operator {sign!r} is not supported")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Refused("INVALID_ARGUMENT", f"{sign} takes numbers only")
-    return isinstance(present, int | float) and _COMPARED[sign](present, value)
 
 
 def _few(requests: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from contextrouter.builtin.providers.vertex import lookup, write
 from contextrouter.builtin.providers.vertex.collection import Collection
 from contextrouter.builtin.providers.vertex.data_objects import FILTERED, RETURNED, SCHEMA, VECTOR
+from contextrouter.builtin.providers.vertex.index_distances import IndexDistances
 from contextrouter.errors import SourceError
 
 WAIT_SECONDS = 1_800.0  # for a collection or an index to be made
@@ -26,29 +27,35 @@ async def make_missing(collection: Collection, dimensions: int, index: str, *, v
             raise SourceError(
                 "A collection is made for vectors of one length. Set `dimensions` to that of the embedder."
             )
-        await _create_collection(collection, dimensions if vectors else 0)
-        created.append(1)
-    if vectors and index and index not in await _indexes(collection):
-        await create_index(collection, index)
+        if await _create_collection(collection, dimensions if vectors else 0):
+            created.append(1)
+    if (
+        vectors
+        and index
+        and index not in await _indexes(collection)
+        and await create_index(collection, index)
+    ):
         created.append(2)
     return created
 
 
-async def status(collection: Collection) -> Mapping[str, int | str]:
-    """Say what there is, and how the service measures: a vector has the distance 1 from itself, or -1."""
+async def status(collection: Collection, index: str) -> Mapping[str, int | str]:
+    """Say what there is, and how the service measures: a vector has the distance 1 from itself, -1 or 0."""
     stored = await _get_collection(collection)
     if stored is None:
         return {"collection": "", "documents": 0}
     notes = await write.read_notes(collection)
-    schema = type(stored).pb(stored).vector_schema
+    schema, indexes = type(stored).pb(stored).vector_schema, await _indexes(collection)
+    dimensions = schema[VECTOR].dense_vector.dimensions if VECTOR in schema else 0
+    used = index if index in indexes else ""
     return {
         "collection": collection.name,
-        "dimensions": schema[VECTOR].dense_vector.dimensions if VECTOR in schema else 0,
+        "dimensions": dimensions,
         "documents": await collection.count([lookup.DOCUMENTS]),
         "chunks": await collection.count([lookup.CHUNKS]),
-        "indexes": ", ".join(await _indexes(collection)),
+        "indexes": ", ".join(indexes),
         "model": notes.model,
-        "distance to itself": await _distance_to_itself(collection),
+        "distance to itself": await _distance_to_itself(collection, dimensions, used),
     }
 
 
@@ -62,8 +69,8 @@ async def advice(collection: Collection, index: str) -> list[str]:
     return [f"set `index`: {count} objects, and without an index {SCANNED} are the most that are searched"]
 
 
-async def create_index(collection: Collection, index: str) -> None:
-    """Make the index of the vectors, and wait for it."""
+async def create_index(collection: Collection, index: str) -> bool:
+    """Make the index of the vectors, and wait for it. False: another process makes it."""
     types = collection.types
     created = types.Index(
         index_field=VECTOR,
@@ -72,10 +79,10 @@ async def create_index(collection: Collection, index: str) -> None:
         distance_metric=types.DistanceMetric.DOT_PRODUCT,
     )
     request = types.CreateIndexRequest(parent=collection.name, index_id=index, index=created)
-    await _finish(collection, collection.admin.create_index, request, f"index {index!r}")
+    return await _finish(collection, collection.admin.create_index, request, f"index {index!r}")
 
 
-async def _create_collection(collection: Collection, dimensions: int) -> None:
+async def _create_collection(collection: Collection, dimensions: int) -> bool:
     types = collection.types
     created = types.Collection(data_schema=SCHEMA)
     if dimensions:
@@ -84,15 +91,22 @@ async def _create_collection(collection: Collection, dimensions: int) -> None:
     request = types.CreateCollectionRequest(
         parent=collection.location, collection_id=collection.id, collection=created
     )
-    await _finish(collection, collection.admin.create_collection, request, f"collection {collection.id!r}")
+    return await _finish(
+        collection, collection.admin.create_collection, request, f"collection {collection.id!r}"
+    )
 
 
-async def _finish(collection: Collection, method: Any, request: Any, label: str) -> None:
-    """Start an operation and ask after it until it has ended. Each question has a time limit of its own."""
+async def _finish(collection: Collection, method: Any, request: Any, label: str) -> bool:
+    """Start an operation and ask after it until it has ended. Each question has a time limit of its own.
+    False: another process started it.
+    """
     from google.longrunning.operations_pb2 import GetOperationRequest
 
     call = collection.connection.call
-    operation = (await call(method, request)).operation
+    operation = await call(method, request, instead={"AlreadyExists": None})
+    if operation is None:
+        return False
+    operation = operation.operation
     until, pause = monotonic() + WAIT_SECONDS, _FIRST_PAUSE
     while not operation.done:
         if monotonic() >= until:
@@ -104,6 +118,7 @@ async def _finish(collection: Collection, method: Any, request: Any, label: str)
         operation = await call(collection.admin.get_operation, GetOperationRequest(name=operation.name))
     if operation.HasField("error"):
         raise collection.connection.answer_error(f"could not make the {label}: {operation.error.message}")
+    return True
 
 
 async def _get_collection(collection: Collection) -> Any:
@@ -119,12 +134,11 @@ async def _indexes(collection: Collection) -> Sequence[str]:
     return sorted(index.name.rpartition("/")[2] for index in answer.indexes)
 
 
-async def _distance_to_itself(collection: Collection) -> str:
-    rows = await collection.query([lookup.CHUNKS], ["id"], with_vectors=True, pages=1)
-    row = next((row for row in rows if row.vector), None)
-    if row is None or row.vector is None:
+async def _distance_to_itself(collection: Collection, dimensions: int, index: str) -> str:
+    if not dimensions:
         return ""
-    condition = {"id": {"$eq": row.data["id"]}}
-    results = await collection.vector_search(row.vector, [condition], 1, with_vectors=False)
-    raw = [result.score for result in results if result.score is not None]
-    return f"{raw[0]:.4f}" if raw else ""
+    distances = IndexDistances(collection, index, 0.0)
+    start = [1.0] + [0.0] * (dimensions - 1)
+    results = await collection.vector_search(start, [], 1, hint=distances.hint, with_vectors=False)
+    distance = await distances.to_itself(results[0].id) if results else None
+    return "" if distance is None else f"{distance:.4f}"

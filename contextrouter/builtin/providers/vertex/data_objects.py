@@ -1,4 +1,5 @@
-"""Data objects of a collection: one for each document, one for each chunk, and one with notes of the store.
+"""Data objects of a collection: one for each document, one for each chunk, one with notes of the store, and
+one that says who fills it.
 
 Ids of a collection have 63 characters at most and no capitals, so the id of an object is a digest. The id of
 a chunk's object stands for all of its content: equal content is never written twice.
@@ -26,6 +27,7 @@ from contextrouter.vectors import unit
 NONE = "-"  # stands for a label that is missing: the filters of a collection cannot say "no value"
 UNDATED = -1e17  # stands for a missing date; earlier than any date there is
 NOTES = "notes"  # id and role of the object with notes
+TURN = "turn"  # id and role of the object that says who fills the collection
 VECTOR = "vector"
 FILTERED = ("tenant", "compartment", "sensitivity", "updated", "stems", "values")
 RETURNED = ("payload", "terms")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
@@ -12,13 +15,15 @@ from contextrouter.builtin.providers.vertex import collection_setup, lookup, tex
 from contextrouter.builtin.providers.vertex.collection import MOST, Collection, Result
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.builtin.providers.vertex.data_objects import VECTOR, make_rows, read_document
+from contextrouter.builtin.providers.vertex.index_distances import IndexDistances
+from contextrouter.builtin.providers.vertex.ingest_lock import IngestLock
 from contextrouter.builtin.providers.vertex.object_filter import query_conditions
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import (
     MOST_NUMBERS,
     CloudOptions,
     check_above_zero,
-    check_name,
+    check_short_name,
 )
 from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
@@ -27,6 +32,9 @@ from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 from contextrouter.text.languages import LanguageTerms, language_terms
 from contextrouter.text.stemming import stem_language
+
+NOTES_SECONDS = 5.0
+"""For so long notes are not read again: languages and model of what another process wrote since then."""
 
 
 class Vertex(Provider):
@@ -62,24 +70,30 @@ class Vertex(Provider):
         _refuse_search_keys(engine, data_store)
         if not collection:
             raise ValueError(
-                "collection is empty. Name one of Vector Search; `contextrouter db migrate` makes it."
+                'collection is empty. Name one in the table of this provider, such as collection = "library";'
+                " `contextrouter db migrate` makes it."
             )
         if target_recall:
             check_above_zero("target_recall", target_recall, 1.0)
+        if target_recall and not index:
+            raise ValueError(
+                f"target_recall {target_recall!r} is for an index, and none is named. Set `index`, or remove"
+                " target_recall: without an index all vectors are compared."
+            )
         if dimensions:
             check_above_zero("dimensions", dimensions, MOST_NUMBERS)
         self.embedder = embedder or None
         self.legs: Sequence[str] = (VECTOR, "text") if self.embedder else ("text",)
         self.vector_legs = (VECTOR,) if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
-        self._location, self._name = location, check_name("collection", collection)
-        self._index, self._recall = index and check_name("index", index), target_recall
+        self._location, self._name = location, check_short_name("collection", collection)
+        self._index, self._recall = index and check_short_name("index", index), target_recall
         self._dimensions = dimensions
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
         self._connection = CloudConnection(VECTOR_SEARCH, options, "Provider 'vertex'", of_source=True)
-        self._collection: Collection | None = None
-        self._writing = asyncio.Lock()
-        self._notes = write.Notes()
+        self._opened: tuple[Collection, IngestLock, IndexDistances] | None = None
+        self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._notes, self._noted_at = write.Notes(), -math.inf
         self._model: tuple[str, int] = ("", 0)
         self._examples: tuple[Entry, ...] = ()
 
@@ -99,9 +113,11 @@ class Vertex(Provider):
             return
         try:
             await self._connection.open()
-            self._collection = Collection(self._connection, self._location, self._name)
-            self._writing = asyncio.Lock()  # of this loop: two writes at once would mix their chunks
-            self._notes = await write.read_notes(self._collection)
+            collection = Collection(self._connection, self._location, self._name)
+            distances = IndexDistances(collection, self._index, self._recall)
+            self._opened = (collection, IngestLock(collection), distances)
+            self._writing, self._reading = asyncio.Lock(), asyncio.Lock()  # of this loop
+            await self._read_notes()
             examples, self._examples = self._examples, ()
             await self.upsert(examples)
         except BaseException:
@@ -109,8 +125,10 @@ class Vertex(Provider):
             raise
 
     async def aclose(self) -> None:
-        """Close the connection."""
-        self._collection = None
+        """Close the connection, and give back a turn."""
+        opened, self._opened = self._opened, None
+        if opened is not None and self._connection.at_home:
+            await opened[1].release()
         await self._connection.aclose()
 
     async def ping(self) -> None:
@@ -119,10 +137,28 @@ class Vertex(Provider):
         request = collection.types.GetCollectionRequest(name=collection.name)
         await self._connection.call(collection.admin.get_collection, request)
 
-    def _get_collection(self) -> Collection:
-        if self._collection is None:
+    def _get_opened(self) -> tuple[Collection, IngestLock, IndexDistances]:
+        if self._opened is None:
             raise ContractError("Provider 'vertex' is not open. Call open() first.", law="opened before use")
-        return self._collection
+        return self._opened
+
+    def _get_collection(self) -> Collection:
+        return self._get_opened()[0]
+
+    async def _read_notes(self, deadline: float | None = None) -> write.Notes:
+        """Read the notes. What this process writes meanwhile counts more."""
+        before, self._noted_at = self._notes, monotonic()
+        notes = await write.read_notes(self._get_collection(), deadline)
+        if self._notes is before:
+            self._notes = notes
+        return self._notes
+
+    async def _recent_notes(self, deadline: float | None) -> write.Notes:
+        """The notes, not older than some seconds: another process may fill the collection."""
+        async with self._reading:  # one reads for all
+            if monotonic() - self._noted_at >= NOTES_SECONDS:
+                await self._read_notes(deadline)
+        return self._notes
 
     # Searching
 
@@ -130,11 +166,12 @@ class Vertex(Provider):
         """Return chunks, best first; text scores are the service's, vector scores cosines in [-1, 1]."""
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        collection, conditions = self._get_collection(), query_conditions(query)
+        (collection, _, distances), conditions = self._get_opened(), query_conditions(query)
         if query.limit < 1 or conditions is None:
             return []
+        notes = await self._recent_notes(query.deadline)
         question = language_terms(
-            query.text, self._notes.languages, required=query.required, excluded=query.excluded
+            query.text, notes.languages, required=query.required, excluded=query.excluded
         )
         if query.leg == "text":
             top = _candidates(query.limit, question)
@@ -142,16 +179,15 @@ class Vertex(Provider):
                 collection, query, question, conditions, top=top, with_vectors=bool(self.embedder)
             )
             return _hits(results, query, question)
-        self._notes.refuse_other_model(*self._model)
+        notes.refuse_other_model(*self._model)
         question = question.without_phrases()
         results = await vector_leg.search_vectors(
             collection,
             query,
             conditions,
             top=_candidates(query.limit, question),
-            index=self._index,
-            recall=self._recall,
-            dimensions=self._notes.dimensions,
+            distances=distances,
+            dimensions=notes.dimensions,
         )
         return _hits(results, query, question)
 
@@ -172,18 +208,48 @@ class Vertex(Provider):
 
     async def version(self) -> str:
         """A string that changes with every write, by whichever process; "" while there is none."""
-        self._notes = await write.read_notes(self._get_collection())
-        return self._notes.generation
+        return (await self._read_notes()).generation
 
     # Filling
 
     async def embedded_by(self, model: str, dimensions: int) -> None:
         """Say which model's vectors come from now on, and how long they are. Raises SourceError when another
-        model filled the collection, here and at each search by vector.
+        model filled the collection, here and at each search by vector, and for vectors of another length than
+        `dimensions`.
         """
+        if self._dimensions and dimensions and dimensions != self._dimensions:
+            raise SourceError(
+                f"Vectors of the embedding model {model!r} have {dimensions} dimensions, and the settings say"
+                f" dimensions = {self._dimensions}; set dimensions = {dimensions}, and another `collection`"
+                " if this one was made for the other length."
+            )
         self._model = (model, dimensions)
-        self._notes = await write.read_notes(self._get_collection())
-        self._notes.refuse_other_model(model, dimensions)
+        (await self._read_notes()).refuse_other_model(model, dimensions)
+
+    async def take_turn(self) -> str:
+        """Take the turn to fill this collection; return "". If another has it, say who."""
+        return await self._get_opened()[1].acquire()
+
+    async def end_turn(self) -> None:
+        """Give the turn back."""
+        async with self._writing:
+            await self._get_opened()[1].release()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[Collection]:
+        """One write at a time, of this process and of others: two at once would mix their chunks. In the turn
+        of a run, its writes take none.
+        """
+        async with self._writing:
+            collection, lock, _ = self._get_opened()
+            if lock.held:
+                yield collection
+                return
+            await lock.wait()
+            try:
+                yield collection
+            finally:
+                await lock.release()
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents and their chunks; durable on return. Facts are not kept here.
@@ -193,8 +259,8 @@ class Vertex(Provider):
         """
         if not entries:
             return
-        async with self._writing:
-            await self._replace(self._get_collection(), entries)
+        async with self._turn() as collection:
+            await self._replace(collection, entries)
 
     async def _replace(self, collection: Collection, entries: Sequence[Entry]) -> None:
         model, dimensions = self._model
@@ -233,8 +299,7 @@ class Vertex(Provider):
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant with their chunks; return how many there were."""
-        collection = self._get_collection()
-        async with self._writing:
+        async with self._turn() as collection:
             count = await write.remove_documents(collection, ids, tenant)
             if count:
                 self._notes = await write.write_notes(collection, await write.read_notes(collection))
@@ -242,8 +307,7 @@ class Vertex(Provider):
 
     async def clear(self) -> None:
         """Remove everything, and forget which embedder filled the store: the way to build it again."""
-        collection = self._get_collection()
-        async with self._writing:
+        async with self._turn() as collection:
             await write.remove_all(collection)
             self._notes = write.Notes()
 
@@ -256,8 +320,8 @@ class Vertex(Provider):
         )
 
     async def status(self) -> Mapping[str, int | str]:
-        """What the collection holds, its indexes, and the distance of a vector to itself: 1, or -1."""
-        return await collection_setup.status(self._get_collection())
+        """What the collection holds, its indexes, and the distance of a vector to itself: 1, -1 or 0."""
+        return await collection_setup.status(self._get_collection(), self._index)
 
     async def tune(self, *, apply: bool = False) -> Sequence[str]:
         """Say what should change in the index; with `apply` make the index that the settings name."""

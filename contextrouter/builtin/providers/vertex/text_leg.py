@@ -1,7 +1,7 @@
 """The leg `text`: chunks that hold the words of a question, all of them first, then any of them.
 
-The text search of a collection joins words by AND. The objects hold index terms, stemmed as in all stores, so
-a question finds the same texts as there.
+The text search of a collection joins words by AND. So one request asks for all words together, and for each
+by itself. Objects hold index terms, stemmed as in all stores, so a question finds the same texts as there.
 """
 
 from __future__ import annotations
@@ -30,20 +30,18 @@ async def search_words(
     with_vectors: bool,
 ) -> list[Result]:
     """Return chunks with all words of the question, then those with some of them, best first."""
-    together = _whole(question, conditions)
+    together, single = _whole(question, conditions), _single(question, conditions)
     if not together:
         return []
-    lists = await collection.text_searches(together, top, with_vectors=with_vectors, deadline=query.deadline)
-    best = _merge_lists(lists)
-    single = _single(question, conditions)
-    if len(best) >= top or len(single) < 2:
-        return best
     among = min(max(top, FEWEST), MOST)
-    lists = await collection.text_searches(single, among, with_vectors=with_vectors, deadline=query.deadline)
+    searches = [(*search, top) for search in together]
+    searches += [(*search, among) for search in single] if len(single) > 1 else []
+    lists = await collection.text_searches(searches, with_vectors=with_vectors, deadline=query.deadline)
+    best = _merge_lists(lists[: len(together)])
     ids = {result.id for result in best}
     # Scores of single words add up. Those below may not pass what has all the words.
     lowest = min((result.score or 0.0 for result in best), default=float("inf"))
-    others = [result for result in _merge_lists(lists) if result.id not in ids]
+    others = [result for result in _merge_lists(lists[len(together) :]) if result.id not in ids]
     return best + [item._replace(score=min(item.score or 0.0, lowest)) for item in others]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from contextrouter.builtin.providers.vertex.collection import Collection, Result
+from contextrouter.builtin.providers.vertex.index_distances import IndexDistances
 from contextrouter.builtin.providers.vertex.object_filter import Condition
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
@@ -18,8 +18,7 @@ async def search_vectors(
     conditions: Sequence[Condition],
     *,
     top: int,
-    index: str,
-    recall: float,
+    distances: IndexDistances,
     dimensions: int,
 ) -> list[Result]:
     """Return chunks with their cosines, best first. The vectors of an index stay there."""
@@ -30,11 +29,11 @@ async def search_vectors(
         direction,
         conditions,
         top,
-        hint=index_hint(collection, index, recall),
-        with_vectors=not index,
+        hint=distances.hint,
+        with_vectors=distances.with_vectors,
         deadline=query.deadline,
     )
-    return [result._replace(score=score) for result, score in zip(results, cosines(results), strict=True)]
+    return await distances.with_cosines(direction, results, query.deadline)
 
 
 def query_direction(query: Query, dimensions: int) -> list[float] | None:
@@ -53,22 +52,3 @@ def query_direction(query: Query, dimensions: int) -> list[float] | None:
             " for both."
         )
     return direction
-
-
-def cosines(results: Sequence[Result]) -> list[float | None]:
-    """Return the scores of results, best first, as cosines. A service may give products, or their negatives:
-    the order says which.
-    """
-    scores = [result.score for result in results if result.score is not None]
-    sign = -1.0 if scores and scores[0] < scores[-1] else 1.0
-    return [None if result.score is None else max(-1.0, min(1.0, sign * result.score)) for result in results]
-
-
-def index_hint(collection: Collection, index: str, recall: float) -> Any:
-    """Return the order to use an index; None: the collection decides, which is a scan where there is none."""
-    if not index:
-        return None
-    hint = collection.types.SearchHint
-    parameters = hint.IndexHint.DenseScannParams(target_recall=recall) if recall else None
-    name = f"{collection.name}/indexes/{index}"
-    return hint(index_hint=hint.IndexHint(name=name, dense_scann_params=parameters))

@@ -1,6 +1,8 @@
 """A local stand-in for Vector Search 1, for examples and tests: datapoints in memory, searched exactly.
 
-It refuses more than 1,000 datapoints in a request, and vectors of another length than the first.
+It refuses more than 1,000 datapoints in a request, vectors of another length than the first, comparisons in a
+datapoint that is written, writes to an index without streaming updates, and questions to an index that is not
+deployed.
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ def example_vector(text: str, dimensions: int = 16) -> list[float]:
 
 
 class IndexServer(GrpcServer):
-    """One index, deployed at one endpoint. `distance` turns the product of two vectors into a distance.
+    """One index with the id 2. `deployed` says under which names, and of which index, at its endpoint.
 
-    `domain` is the host of the endpoint; "": this server.
+    `distance` turns the product of two vectors into a distance, and `measure` is how the index names it.
+    `domain` is the host of the endpoint; None: this server.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.points: dict[str, Any] = {}
         self.asked: list[Any] = []
+        self.deployed = {"example": "2"}
+        self.streaming, self.measure = True, "DOT_PRODUCT_DISTANCE"
         self.distance: Callable[[float], float] = float
         self.domain: str | None = None
 
@@ -56,6 +61,7 @@ class IndexServer(GrpcServer):
                 "RemoveDatapoints": Rpc(
                     self._remove, types.RemoveDatapointsRequest, types.RemoveDatapointsResponse
                 ),
+                "GetIndex": Rpc(self._get_index, types.GetIndexRequest, types.Index),
             },
             f"{_API}.IndexEndpointService": {
                 "GetIndexEndpoint": Rpc(self._endpoint, types.GetIndexEndpointRequest, types.IndexEndpoint)
@@ -64,11 +70,30 @@ class IndexServer(GrpcServer):
 
     async def _endpoint(self, request: Any, context: Any) -> Any:
         domain = f"127.0.0.1:{self.port}" if self.domain is None else self.domain
-        return self.types.IndexEndpoint(name=request.name, public_endpoint_domain_name=domain)
+        parent = request.name.rpartition("/indexEndpoints/")[0]
+        deployed = [
+            self.types.DeployedIndex(id=id, index=f"{parent}/indexes/{index}")
+            for id, index in self.deployed.items()
+        ]
+        return self.types.IndexEndpoint(
+            name=request.name, public_endpoint_domain_name=domain, deployed_indexes=deployed
+        )
+
+    async def _get_index(self, request: Any, context: Any) -> Any:
+        from google.protobuf import json_format, struct_pb2
+
+        raw = self.types.Index.pb()(name=request.name)
+        config = {"config": {"distanceMeasureType": self.measure}}
+        raw.metadata.CopyFrom(json_format.ParseDict(config, struct_pb2.Value()))
+        return self.types.Index.wrap(raw)
 
     async def _upsert(self, request: Any, context: Any) -> Any:
         import grpc
 
+        if not self.streaming:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the index takes no streaming updates")
+        if any(number.op for point in request.datapoints for number in point.numeric_restricts):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "op is for queries only")
         sizes = {len(point.feature_vector) for point in (*self.points.values(), *request.datapoints)}
         if len(request.datapoints) > _MOST or len(sizes) > 1:
             message = f"{len(request.datapoints)} datapoints of {sorted(sizes)} dimensions"
@@ -81,7 +106,14 @@ class IndexServer(GrpcServer):
             self.points.pop(id, None)
         return self.types.RemoveDatapointsResponse()
 
+    async def _check_deployed(self, id: str, context: Any) -> None:
+        import grpc
+
+        if id not in self.deployed:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"DeployedIndex {id!r} was not found")
+
     async def _read(self, request: Any, context: Any) -> Any:
+        await self._check_deployed(request.deployed_index_id, context)
         datapoints = [self.points[id] for id in request.ids if id in self.points]
         return self.types.ReadIndexDatapointsResponse(datapoints=datapoints)
 
@@ -89,6 +121,7 @@ class IndexServer(GrpcServer):
         import grpc
 
         self.asked.append(request)
+        await self._check_deployed(request.deployed_index_id, context)
         query = request.queries[0]
         target = list(query.datapoint.feature_vector)
         if any(len(point.feature_vector) != len(target) for point in self.points.values()):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from msgspec import structs
 
@@ -14,10 +15,12 @@ from contextrouter.builtin.providers.filtering import aligned, labelled, matches
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.vertex.vector_leg import query_direction
 from contextrouter.builtin.providers.vertex_index.datapoints import make_datapoint, restrict
+from contextrouter.builtin.providers.vertex_index.deployed_index import find_deployed
 from contextrouter.builtin.providers.vertex_index.index_server import IndexServer, example_vector
+from contextrouter.builtin.providers.vertex_index.nearest_datapoints import Neighbours
 from contextrouter.builtin.providers.vertex_index.text_store import Texts, without_list
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
-from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_name
+from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_address, check_name
 from contextrouter.builtin.shared.google_cloud.google_services import vertex_ai
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
 from contextrouter.errors import ContractError, IngestError, SourceError
@@ -33,16 +36,17 @@ MOST = 1_000  # neighbours of one query; datapoints of one request
 _BYTES = 3_000_000  # of one request that writes
 _FEWEST_UNRESTRICTED = 200  # neighbours, where what may be seen is decided on arrival
 _SERVICE = "Vector Search (index)"
+_DEPLOYED = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 
 
 class VertexIndex(Provider):
     """Asks `deployed_index` of an `index_endpoint` for neighbours; `texts` names a provider with their texts.
 
     The ids of datapoints are ids of chunks there; a chunk with a tenant has `tenant=NAME/` before it. `index`
-    is the index that ingestion writes to ("": it cannot); it must take streaming updates. `distance` is its
-    measure. `restricts = false` is for datapoints that were written without labels: then all is checked on
-    arrival. `public_endpoint` is the host of the deployed index; "": the service is asked for it. The other
-    keys are those of the provider `vertex`. Raises ValueError for values that cannot be right.
+    is the index that ingestion writes to ("": it cannot); it must take streaming updates.
+    `restricts = false` is for datapoints that were written without labels: then all is checked on arrival.
+    `public_endpoint` is the host of the deployed index; "": the service is asked for it. The other keys are
+    those of the provider `vertex`. Raises ValueError for values that cannot be right.
     """
 
     legs: Sequence[str] = ("vector",)
@@ -59,27 +63,28 @@ class VertexIndex(Provider):
         project: str = "",
         location: str = "us-central1",
         embedder: str = "default",
-        distance: Literal["dot_product", "cosine", "squared_l2"] = "dot_product",
         restricts: bool = True,
         public_endpoint: str = "",
         request_timeout: float = 10.0,
         credentials_file: FilePath = "",
         endpoint: str = "",
     ) -> None:
-        for key, value in (("index_endpoint", index_endpoint), ("deployed_index", deployed_index)):
-            check_name(key, value)
-        if distance not in ("dot_product", "cosine", "squared_l2"):
-            raise ValueError(f"distance {distance!r} is not one of 'dot_product', 'cosine', 'squared_l2'.")
+        check_name("index_endpoint", index_endpoint)
+        if not _DEPLOYED.fullmatch(deployed_index):
+            raise ValueError(
+                f"deployed_index {deployed_index!r} is no id of a deployed index. Give up to 128 letters,"
+                " digits and underscores, first a letter."
+            )
         self.embedder: str | None = embedder
         self._texts = Texts(texts)
-        self._deployed, self._endpoint_id, self._distance = deployed_index, index_endpoint, distance
+        self._deployed, self._endpoint_id = deployed_index, index_endpoint
         self._index, self._restricts = index and check_name("index", index), restricts
         self._location, self._public = location, public_endpoint
         options = CloudOptions(project, location, credentials_file, endpoint, request_timeout).check()
-        options._replace(endpoint=public_endpoint).check()
+        check_address("public_endpoint", public_endpoint)
         self._admin = CloudConnection(vertex_ai(location, _SERVICE), options, self._label, of_source=True)
         self._match: CloudConnection | None = None
-        self._client: Any = None
+        self._neighbours: Neighbours | None = None
         self._writing = asyncio.Lock()
         self._example_texts: Memory | None = None
 
@@ -95,22 +100,25 @@ class VertexIndex(Provider):
         return provider
 
     async def open(self) -> None:
-        """Connect, and ask for the host of the deployed index. Raises MissingDependency, and SourceError
-        where there is no such index.
+        """Connect, and ask for the host and the measure of the deployed index. Raises MissingDependency, and
+        SourceError where no such index is deployed.
         """
-        if self._client is not None:
+        if self._neighbours is not None:
             return
         try:
             await self._admin.open()
             parent = f"projects/{self._admin.project}/locations/{self._location}"
+            deployed = await find_deployed(
+                self._admin, parent, self._endpoint_id, self._deployed, self._index
+            )
             self._admin.resource = f"{parent}/indexes/{self._index}"
-            host = self._public or await self._find_host(f"{parent}/indexEndpoints/{self._endpoint_id}")
+            host = self._find_host(deployed.host)
             service = vertex_ai(self._location, _SERVICE)
-            options = self._admin.options._replace(endpoint=host, project=self._admin.project).check()
+            options = self._admin.options._replace(endpoint=host, project=self._admin.project)
             self._match = CloudConnection(service, options, self._label, of_source=True)
             await self._match.open()
             self._match.resource = f"{parent}/indexEndpoints/{self._endpoint_id}"
-            self._client = self._match.client("match_service")
+            self._neighbours = Neighbours(self._match, self._deployed, deployed.measure)
             self._writing = asyncio.Lock()  # of this loop: two writes at once would mix their datapoints
             if self._example_texts is not None and not await self._example_texts.tenants():
                 await self.upsert([_example_entry(document) for document in EXAMPLE_DOCUMENTS])
@@ -118,23 +126,22 @@ class VertexIndex(Provider):
             await self.aclose()
             raise
 
-    async def _find_host(self, name: str) -> str:
+    def _find_host(self, host: str) -> str:
         if self._admin.server is not None:
             return f"127.0.0.1:{self._admin.server.port}"
-        from google.cloud.aiplatform_v1 import GetIndexEndpointRequest
-
-        self._admin.resource = name
-        client = self._admin.client("index_endpoint_service")
-        response = await self._admin.call(client.get_index_endpoint, GetIndexEndpointRequest(name=name))
-        if not response.public_endpoint_domain_name:
+        if not (self._public or host):
             raise self._admin.answer_error(
-                f"has no public endpoint for {name!r}", "Set public_endpoint to the host that serves it."
+                f"has no public endpoint for {self._endpoint_id!r}",
+                "Set public_endpoint to the host that serves it.",
             )
-        return str(response.public_endpoint_domain_name)
+        try:
+            return check_address("its public endpoint", self._public or host)
+        except ValueError as error:
+            raise self._admin.answer_error(f"gave an address that is none ({error})") from None
 
     async def aclose(self) -> None:
         """Close the connections. The store of `texts` is not closed: it has its own table."""
-        self._client = None
+        self._neighbours = None
         match, self._match = self._match, None
         if match is not None:
             await match.aclose()
@@ -142,28 +149,22 @@ class VertexIndex(Provider):
 
     async def ping(self) -> None:
         """Raise SourceError when the deployed index does not answer."""
-        from google.cloud.aiplatform_v1 import ReadIndexDatapointsRequest
+        await self._get_neighbours().ping()
 
-        connection = self._get_connection()
-        request = ReadIndexDatapointsRequest(
-            index_endpoint=connection.resource, deployed_index_id=self._deployed, ids=["ping"]
-        )
-        await connection.call(self._client.read_index_datapoints, request, instead={"NotFound": None})
-
-    def _get_connection(self) -> CloudConnection:
-        if self._match is None or self._client is None:
+    def _get_neighbours(self) -> Neighbours:
+        if self._neighbours is None:
             raise ContractError(f"{self._label} is not open. Call open() first.", law="opened before use")
-        return self._match
+        return self._neighbours
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return the nearest chunks with their cosines, best first; Partial where texts are missing."""
         if query.leg not in self.legs:
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        connection, direction = self._get_connection(), query_direction(query, 0)
+        index, direction = self._get_neighbours(), query_direction(query, 0)
         if query.limit < 1 or direction is None:
             return []
-        neighbours = await self._neighbours(connection, query, direction)
-        documents = await self._fetch(connection, [id for id, _ in neighbours], query.deadline)
+        neighbours = await self._find_neighbours(index, query, direction)
+        documents = await self._fetch(index.connection, [id for id, _ in neighbours], query.deadline)
         scored = [(documents[id], score) for id, score in neighbours if id in documents]
         hits = [Hit(document=document, score=score) for document, score in scored if _admits(document, query)]
         orphans = len(neighbours) - len(scored)
@@ -172,10 +173,10 @@ class VertexIndex(Provider):
             return Partial(hits[: query.limit], reason)
         return hits[: query.limit]
 
-    async def _neighbours(
-        self, connection: CloudConnection, query: Query, direction: Sequence[float]
+    async def _find_neighbours(
+        self, index: Neighbours, query: Query, direction: Sequence[float]
     ) -> list[tuple[str, float]]:
-        from google.cloud.aiplatform_v1 import FindNeighborsRequest, types
+        from google.cloud.aiplatform_v1 import types
 
         point = types.IndexDatapoint(feature_vector=direction)
         if self._restricts and not restrict(types, point, query):
@@ -183,31 +184,7 @@ class VertexIndex(Provider):
         narrowed = query.scope is not None or query.period is not None or query.filters or query.labels
         checked = query.excluded or (narrowed and not self._restricts)
         count = max(5 * query.limit, _FEWEST_UNRESTRICTED) if checked else query.limit
-        request = FindNeighborsRequest(
-            index_endpoint=connection.resource,
-            deployed_index_id=self._deployed,
-            queries=[FindNeighborsRequest.Query(datapoint=point, neighbor_count=min(count, MOST))],
-        )
-        answer = await connection.call(self._client.find_neighbors, request, deadline=query.deadline)
-        lists = type(answer).pb(answer).nearest_neighbors
-        response = [
-            (item.datapoint.datapoint_id, item.distance) for item in (lists[0].neighbors if lists else ())
-        ]
-        scores = self._cosines([distance for _, distance in response])
-        return sorted(
-            zip((id for id, _ in response), scores, strict=True), key=lambda pair: (-pair[1], pair[0])
-        )
-
-    def _cosines(self, distances: Sequence[float]) -> list[float]:
-        """The cosines of unit vectors with such distances. Products may come negated: the order says so."""
-        if self._distance == "cosine":
-            cosines = [1.0 - distance for distance in distances]
-        elif self._distance == "squared_l2":
-            cosines = [1.0 - distance / 2 for distance in distances]
-        else:
-            sign = -1.0 if distances and distances[0] < distances[-1] else 1.0
-            cosines = [sign * distance for distance in distances]
-        return [max(-1.0, min(1.0, cosine)) for cosine in cosines]
+        return await index.nearest(point, min(count, MOST), query.deadline)
 
     async def _fetch(
         self, connection: CloudConnection, ids: Sequence[str], deadline: float | None
@@ -228,6 +205,15 @@ class VertexIndex(Provider):
 
     # Filling
 
+    async def take_turn(self) -> str:
+        """Take the turn to fill the store of `texts`, and so the index; return "". Else say who has it."""
+        return await self._texts.take_turn()
+
+    async def end_turn(self) -> None:
+        """Give the turn back."""
+        async with self._writing:
+            await self._texts.end_turn()
+
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents: new datapoints first, then the texts, then stale datapoints go, then the mark.
 
@@ -235,11 +221,11 @@ class VertexIndex(Provider):
         """
         if not entries:
             return
-        self._get_connection()
+        self._get_neighbours()
         latest = {(entry.document.tenant or None, entry.document.id): entry for entry in entries}
         points = {key: self._datapoints(entry) for key, entry in latest.items()}
         ids = {key: [point.datapoint_id for point in datapoints] for key, datapoints in points.items()}
-        async with self._writing:
+        async with self._writing, self._texts.turn():
             current = {id for item in ids.values() for id in item}
             before = await self._datapoint_ids(list(latest))
             stale = {key: [id for id in before.get(key, ()) if id not in current] for key in latest}
@@ -320,8 +306,8 @@ class VertexIndex(Provider):
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents: their datapoints, then their texts; return how many there were."""
-        self._get_connection()
-        async with self._writing:
+        self._get_neighbours()
+        async with self._writing, self._texts.turn():
             listed = await self._datapoint_ids([(tenant, id) for id in dict.fromkeys(ids)])
             await self._remove([id for item in listed.values() for id in item])
             return await self._texts.fillable().delete(ids, tenant)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -12,6 +15,7 @@ from contextrouter.contracts import Entry, Provider, SupportsFetch, SupportsTena
 from contextrouter.errors import SourceError
 from contextrouter.model import Document
 
+PATIENCE, _PAUSE = 60.0, 0.1  # seconds that a write outside of a run waits for its turn, and looks again
 _DATAPOINTS = "datapoints"  # key of a document's metadata: the ids that were written to the index
 
 
@@ -22,6 +26,39 @@ class Texts:
         if not isinstance(store, SupportsFetch):
             raise ValueError("texts names a provider that cannot fetch by id; name a store such as `sqlite`.")
         self.store: Any = store
+        self._has_turn = False
+
+    async def take_turn(self) -> str:
+        """Take the turn of the store, where it has turns; return "". If another has it, say who."""
+        owner: str = await self.store.take_turn() if hasattr(self.store, "take_turn") else ""
+        self._has_turn = self._has_turn or not owner
+        return owner
+
+    async def end_turn(self) -> None:
+        """Give the turn back."""
+        self._has_turn = False
+        if hasattr(self.store, "end_turn"):
+            await self.store.end_turn()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Write in a turn: two processes at once would mix their datapoints. In that of a run, none is taken.
+        Raises SourceError where another process has it for long.
+        """
+        if self._has_turn:
+            yield
+            return
+        limit = monotonic() + PATIENCE
+        while owner := await self.take_turn():
+            if monotonic() >= limit:
+                raise SourceError(
+                    f"The store of `texts` is being filled by {owner}; write again when it is done."
+                )
+            await asyncio.sleep(_PAUSE)
+        try:
+            yield
+        finally:
+            await self.end_turn()
 
     def fillable(self) -> SupportsUpsert:
         """Return the store. Raises SourceError where it cannot be filled."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import category
 
 from contextrouter.model import Query
 from contextrouter.scope import SHARED
@@ -36,8 +37,10 @@ def checks_on_arrival(query: Query, labels: Mapping[str, str]) -> bool:
 
 
 def quote_string(text: str) -> str:
-    """Return a text as a string of the filter language: what is in it cannot end it."""
-    clean = "".join(c for c in text.encode("utf-8", "replace").decode() if c.isprintable())
+    """Return a text as a string of the filter language: what is in it cannot end it. Control characters,
+    which no string of it can hold, are left out.
+    """
+    clean = "".join(c for c in text.encode("utf-8", "replace").decode() if category(c) != "Cc")
     return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

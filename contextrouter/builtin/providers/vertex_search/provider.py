@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, Self
@@ -9,7 +10,7 @@ from typing import Any, Literal, Self
 from contextrouter.builtin.connectors.matching import matches
 from contextrouter.builtin.providers.vertex_search.chunking_mode import check_mode
 from contextrouter.builtin.providers.vertex_search.filter_expression import checks_on_arrival, expression
-from contextrouter.builtin.providers.vertex_search.search_results import LABELS, TEXTS, ResultReader
+from contextrouter.builtin.providers.vertex_search.search_results import LABELS, TEXTS, ResultReader, Unusable
 from contextrouter.builtin.providers.vertex_search.search_server import SearchServer
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_name
@@ -119,10 +120,14 @@ class VertexSearch(Provider):
             self._client.search, self._request(query, size), deadline=query.deadline
         )
         results = list(pager.results)  # of the first page, without a further call
-        hits = [hit for result in results if (hit := self._reader.read(result)) is not None]
-        gaps: list[str] = []
-        if len(hits) < len(results):
-            gaps.append(f"{len(results) - len(hits)} of {len(results)} results have no text")
+        hits: list[Hit] = []
+        flaws: Counter[str] = Counter()
+        for result in results:
+            try:
+                hits.append(self._reader.read(result))
+            except Unusable as flaw:
+                flaws[str(flaw)] += 1
+        gaps = [f"{count} of {len(results)} results have {flaw}" for flaw, count in flaws.items()]
         if pager.next_page_token and len(results) < size and size <= query.limit:
             gaps.append(f"a page of this store has {len(results)} results; set limit = {len(results)}")
         admitted = [hit for hit in _ranked(hits) if matches(hit.document, query)][: query.limit]

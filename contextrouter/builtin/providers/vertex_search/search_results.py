@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -11,8 +12,13 @@ from contextrouter.builtin.providers.vertex_search.filter_expression import NONE
 from contextrouter.model import Document, Hit
 
 LABELS = ("tenant", "compartment", "sensitivity", "trust", "kind", "language")
+_OF_SCOPE = LABELS[:3]
 _LISTS = ("labels", "keywords")
 TEXTS = ("content", "title", "url", "kind", "language", "updated_at")
+
+
+class Unusable(Exception):
+    """A result that is no hit. Its message says what it has not."""
 
 
 class ResultReader:
@@ -21,74 +27,79 @@ class ResultReader:
     def __init__(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> None:
         self._labels, self._fields = labels, fields
 
-    def read(self, result: Any) -> Hit | None:
-        """Return the hit in a result; None: it has no text."""
+    def read(self, result: Any) -> Hit:
+        """Return the hit in a result. Raises Unusable."""
         raw = type(result).pb(result)
         return self._chunk(raw) if raw.HasField("chunk") else self._document(raw)
 
-    def _chunk(self, raw: Any) -> Hit | None:
+    def _chunk(self, raw: Any) -> Hit:
         chunk, about = raw.chunk, raw.chunk.document_metadata
         if not chunk.content.strip():
-            return None
+            raise Unusable("no text")
         _, _, path = chunk.name.rpartition("/documents/")
         parent, _, part = path.partition("/chunks/")
+        if not (parent and part):  # the id of a chunk alone is that of other documents' chunks, too
+            raise Unusable("no name with the ids of document and chunk")
         data = _to_mapping(about.struct_data)
         document = self._make(
             data,
-            id=f"{parent}#{part}" if part else chunk.id or raw.id,
-            parent=parent if part else None,
+            id=f"{parent}#{part}",
+            parent=parent,
             content=chunk.content,
             title=about.title,
             url=about.uri,
             metadata={**data, **_pages(chunk.page_span)},
         )
-        score = chunk.relevance_score if chunk.HasField("relevance_score") else None
-        return Hit(document=document, score=score)
+        score = chunk.relevance_score if chunk.HasField("relevance_score") else math.nan
+        return Hit(document=document, score=score if -1.0 <= score <= 1.0 else None)
 
-    def _document(self, raw: Any) -> Hit | None:
+    def _document(self, raw: Any) -> Hit:
         data, derived = _to_mapping(raw.document.struct_data), _to_mapping(raw.document.derived_struct_data)
-        content = data.get(self._fields.get("content", "content"))
-        id, parent, page = raw.document.id or raw.id, None, None
-        if not isinstance(content, str) or not content.strip():
-            segments = [item for item in _maps(derived.get("extractive_segments")) if item.get("content")]
+        id = raw.document.id or raw.document.name.rpartition("/documents/")[2] or raw.id
+        content, parent, page = _string(data.get(self._fields.get("content", "content"))), None, None
+        if not content.strip():
+            segments = [
+                item for item in _maps(derived.get("extractive_segments")) if _string(item.get("content"))
+            ]
             if not segments:
-                return None
+                raise Unusable("no text")
             # Which part comes depends on the question, so a part is a document of its own.
-            content, page = str(segments[0]["content"]), segments[0].get("pageNumber")
-            id, parent = f"{id}#{sha256(content.encode()).hexdigest()[:8]}", id
+            content, page, parent = segments[0]["content"], _number(segments[0].get("pageNumber")), id
+        if not id:
+            raise Unusable("no id")
         document = self._make(
             data,
-            id=id,
+            id=id if parent is None else f"{id}#{sha256(content.encode()).hexdigest()[:8]}",
             parent=parent,
             content=content,
-            title=str(derived.get("title") or ""),
-            url=str(derived.get("link") or ""),
+            title=_string(derived.get("title")),
+            url=_string(derived.get("link")),
             metadata={**data, **({} if page is None else {"page": page})},
         )
-        signals = raw.rank_signals if raw.HasField("rank_signals") else None
-        scored = signals is not None and signals.HasField("relevance_score")
-        return Hit(
-            document=document,
-            score=signals.relevance_score if signals is not None and scored else None,
-            highlights=_highlights(derived),
-        )
+        signals = raw.rank_signals
+        scored = raw.HasField("rank_signals") and signals.HasField("relevance_score")
+        score = signals.relevance_score if scored and math.isfinite(signals.relevance_score) else None
+        return Hit(document=document, score=score, highlights=_highlights(derived))
 
     def _make(self, data: Mapping[str, Any], **values: Any) -> Document:
-        """A document with what the store's own fields say of it."""
+        """A document with what the store's own fields say of it. Raises Unusable where one is missing that
+        says who may see it: it must not be taken for a document that all may see.
+        """
         for name in TEXTS:
             field = self._fields.get(name, name if name == "kind" else "")
-            if name == "content" or not isinstance(value := data.get(field), str) or not value:
-                continue
-            values[name] = _moment(value) if name == "updated_at" else value
+            if name != "content" and (text := _string(data.get(field))):
+                values[name] = _moment(text) if name == "updated_at" else text
         for name, field in self._labels.items():
             value = data.get(field)
             if name in _LISTS:
                 values[name] = tuple(_strings(value))
-            elif value in (None, "", NONE):
-                continue
             elif name in LABELS:
-                values[name] = str(value)
-            else:
+                label = _string(value[0] if isinstance(value, list) and len(value) == 1 else value)
+                if not label and name in _OF_SCOPE:
+                    raise Unusable(f"no text in the field {field!r} of labels.{name} ('-' is for none)")
+                if label not in ("", NONE):
+                    values[name] = label
+            elif value not in (None, "", NONE):
                 values["metadata"] = {**values["metadata"], name: value}  # for filters by our name
         return Document(**values)
 
@@ -105,14 +116,26 @@ def _highlights(derived: Mapping[str, Any]) -> tuple[str, ...]:
         for item in _maps(derived.get("snippets"))
         if item.get("snippet_status", "SUCCESS") == "SUCCESS"
     ]
-    return tuple(dict.fromkeys(text for text in (*answers, *snippets) if isinstance(text, str) and text))
+    return tuple(dict.fromkeys(text for text in map(_string, (*answers, *snippets)) if text))
 
 
 def _to_mapping(struct: Any) -> dict[str, Any]:
-    from google.protobuf import json_format
+    return {key: _plain_value(value) for key, value in struct.fields.items()}
 
-    plain: dict[str, Any] = json_format.MessageToDict(struct)
-    return plain
+
+def _plain_value(value: Any) -> Any:
+    """A value of structured data. Numbers that JSON has not become None."""
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
+        return _to_mapping(value.struct_value)
+    if kind == "list_value":
+        return [_plain_value(item) for item in value.list_value.values]
+    if kind == "number_value":
+        number = value.number_value
+        if not math.isfinite(number):
+            return None
+        return int(number) if number.is_integer() else number
+    return None if kind in (None, "null_value") else getattr(value, kind)
 
 
 def _maps(value: Any) -> list[Mapping[str, Any]]:
@@ -122,6 +145,17 @@ def _maps(value: Any) -> list[Mapping[str, Any]]:
 def _strings(value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
     return [item for item in values if isinstance(item, str) and item]
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int | None:
+    """A page number, which comes as a number or as a text."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value[:9])
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _moment(text: str) -> datetime | None:

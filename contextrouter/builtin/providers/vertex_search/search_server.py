@@ -43,6 +43,9 @@ class SearchServer(GrpcServer):
         super().__init__()
         self.documents = list(documents) or _example()
         self.chunked, self.segments, self.most = chunked, True, 100
+        self.derived: Mapping[str, Any] = {}  # in place of what is derived of a document
+        self.named: Callable[[Stored], bool] = lambda document: True  # whether a result has its ids
+        self.share: Callable[[float], float] = float  # what becomes of a score
         self.boost: Callable[[Stored], float] = lambda document: 0.0  # moves a document, not its relevance
         self.asked: list[Any] = []
 
@@ -108,10 +111,10 @@ class SearchServer(GrpcServer):
             title=stored.title, uri=stored.url, struct_data=dict(stored.data)
         )
         chunk = types.Chunk(
-            name=f"{branch}/documents/{stored.id}/chunks/c1",
+            name=f"{branch}/documents/{stored.id}/chunks/c1" if self.named(stored) else "",
             id="c1",
             content=stored.text,
-            relevance_score=share,
+            relevance_score=self.share(share),
             document_metadata=about,
             page_span=types.Chunk.PageSpan(page_start=2, page_end=3),
         )
@@ -127,10 +130,11 @@ class SearchServer(GrpcServer):
             derived["snippets"] = [{"snippet": f"<b>{request.query}</b>", "snippet_status": "SUCCESS"}]
         else:
             data["content"] = stored.text
-        document = types.Document(id=stored.id, struct_data=data, derived_struct_data=derived)
-        result = types.SearchResponse.SearchResult(id=stored.id, document=document)
+        id = stored.id if self.named(stored) else ""
+        document = types.Document(id=id, struct_data=data, derived_struct_data={**derived, **self.derived})
+        result = types.SearchResponse.SearchResult(id=id, document=document)
         if request.relevance_score_spec.return_relevance_score:
-            result.rank_signals.relevance_score = share
+            result.rank_signals.relevance_score = self.share(share)
         return result
 
 
@@ -156,7 +160,7 @@ def parse_filter(text: str, fields: set[str]) -> list[tuple[str, set[str]]]:
 def _meets(stored: Stored, conditions: Sequence[tuple[str, set[str]]]) -> bool:
     for field, values in conditions:
         present = stored.data.get(field)
-        if values.isdisjoint(present if isinstance(present, list) else [present]):
+        if not any(item in present if isinstance(present, list) else item == present for item in values):
             return False
     return True
 

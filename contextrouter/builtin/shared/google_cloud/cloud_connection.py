@@ -20,6 +20,7 @@ from contextrouter.builtin.shared.google_cloud.cloud_errors import RENEW, Target
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions
 from contextrouter.builtin.shared.google_cloud.grpc_server import GrpcServer
 from contextrouter.errors import ContractError, MissingDependency, PluginError, SourceError, SourceTimeout
+from contextrouter.runtime.threads import work_aside
 
 T = TypeVar("T")
 EXTRA = "vertex"
@@ -61,6 +62,11 @@ class CloudConnection:
         """Whether there is a channel."""
         return self._channel is not None
 
+    @property
+    def at_home(self) -> bool:
+        """Whether there is a channel, and this is the event loop and the process that made it."""
+        return self._channel is not None and self._home == (os.getpid(), asyncio.get_running_loop())
+
     async def open(self) -> None:
         """Import the client, load the credentials, make the channel; nothing is asked of the service.
 
@@ -68,7 +74,7 @@ class CloudConnection:
         """
         if find_module(self.service.module) is None:
             raise MissingDependency(self.service.package, EXTRA, what=self.label)
-        await asyncio.to_thread(importlib.import_module, self.service.module)
+        await work_aside(importlib.import_module, self.service.module)
         options = self.options
         if self.server is not None:
             options = options._replace(endpoint=f"127.0.0.1:{await self.server.listen()}")
@@ -89,9 +95,9 @@ class CloudConnection:
 
     async def aclose(self) -> None:
         """Close the channel, and the server of an example."""
-        channel, self._channel = self._channel, None
-        home, self._home = self._home, None
-        if channel is not None and home == (os.getpid(), asyncio.get_running_loop()):
+        at_home, channel = self.at_home, self._channel
+        self._channel = self._home = None
+        if at_home:
             await channel.close()
         if self.server is not None:
             await self.server.aclose()
@@ -182,7 +188,7 @@ class CloudConnection:
         """Raise ContractError before `open()`, and in another event loop or process than that of `open()`."""
         if self._channel is None:
             raise ContractError(f"{self.label} is not open. Call open() first.", law="opened before use")
-        if self._home != (os.getpid(), asyncio.get_running_loop()):
+        if not self.at_home:
             raise ContractError(
                 f"{self.label} was opened in another event loop or process. Close it there and open it here.",
                 law="one event loop",
@@ -191,7 +197,7 @@ class CloudConnection:
     async def _credentials(self) -> tuple[Any, str | None]:
         """Return refreshed credentials, and their project. The first call would pay for the refresh."""
         try:
-            return await asyncio.to_thread(load_credentials, self.options.credentials_file)
+            return await work_aside(load_credentials, self.options.credentials_file)
         except PluginError:
             raise
         except Exception as error:  # of any type; its words may hold parts of a key

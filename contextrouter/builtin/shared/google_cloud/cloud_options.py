@@ -13,6 +13,10 @@ PROJECT_VARIABLE = "GOOGLE_CLOUD_PROJECT"
 MOST_NUMBERS = 100_000  # of one vector
 _LONGEST = 86_400.0  # seconds of one call
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]*")
+SHORT_NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_LOCATION = re.compile(r"[a-z]{2,}|[a-z]+-[a-z]+\d{1,2}")
+_ZONE = re.compile(r"([a-z]+-[a-z]+\d{1,2})-[a-z]")
+_LARGEST_PORT = 65_535
 _LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]):\d{1,5}")
 _ADDRESS = re.compile(r"(?:https://)?(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?")
 
@@ -28,16 +32,10 @@ class CloudOptions(NamedTuple):
 
     def check(self) -> CloudOptions:
         """Return the options. Raises ValueError for one that cannot be right."""
-        for key in ("project", "location"):
-            if value := getattr(self, key):
-                check_name(key, value)
-        if not self.location:
-            raise ValueError("location is empty. Give a region such as 'europe-west4'.")
-        if self.endpoint and not _ADDRESS.fullmatch(self.endpoint):
-            raise ValueError(
-                f"endpoint {self.endpoint!r} is no host. Give host[:port], such as"
-                " 'vectorsearch.googleapis.com', or nothing."
-            )
+        if self.project:
+            check_name("project", self.project)
+        _check_location(self.location)
+        check_address("endpoint", self.endpoint)
         check_above_zero("request_timeout", self.request_timeout, _LONGEST)
         return self
 
@@ -57,6 +55,42 @@ class CloudOptions(NamedTuple):
         if not project:
             raise PluginError(f"No Google Cloud project is named. Set `project`, or {PROJECT_VARIABLE}.")
         return project
+
+
+def _check_location(location: str) -> None:
+    if not location:
+        raise ValueError("location is empty. Give a region such as 'europe-west4'.")
+    if zone := _ZONE.fullmatch(location):
+        raise ValueError(f"location {location!r} is a zone. Give its region, {zone[1]!r}.")
+    if not _LOCATION.fullmatch(location):
+        raise ValueError(f"location {location!r} is no region. Give one such as 'europe-west4', or 'global'.")
+
+
+def check_address(key: str, address: str) -> str:
+    """A host[:port], or nothing. Raises ValueError."""
+    host, _, port = address.rpartition(":")
+    if address and not _ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"{key} {address!r} is no host. Give host[:port], such as 'vectorsearch.googleapis.com', or"
+            " nothing."
+        )
+    if host and port.isdecimal() and not 0 < int(port) <= _LARGEST_PORT:
+        raise ValueError(
+            f"{key} {address!r} has no port from 1 to {_LARGEST_PORT}. Give one after the colon."
+        )
+    return address
+
+
+def check_short_name(key: str, value: str) -> str:
+    """A name of a collection or of its index. Raises ValueError."""
+    if SHORT_NAME.fullmatch(value):
+        return value
+    close = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")[:63].strip("-")
+    example = f", such as {close!r}" if SHORT_NAME.fullmatch(close) else ""
+    raise ValueError(
+        f"{key} {value!r} is not allowed as a name. Give 1 to 63 small letters, digits and hyphens, first a"
+        f" letter, last no hyphen{example}."
+    )
 
 
 def check_name(key: str, value: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from contextrouter.builtin.shared.places import place_at
 from contextrouter.builtin.transforms.chunking.boundaries import Cutter, TokenizedText, strip_blank
 from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 from contextrouter.contracts import Transform
@@ -23,6 +23,7 @@ _DOCUMENT_METADATA = (
     "problems",
     "page_starts",
     "cue_starts",
+    "first_line",
     SEARCH_TEXT,
 )  # metadata of the document that its chunks do not all have
 
@@ -34,7 +35,9 @@ class Chunker(Transform):
     text and occurrence: the same text keeps its id if other parts of the document change. Its metadata has
     `start` and `end`, its place in the document's content, in characters. If it repeats a table's header,
     `header` is the place of that header, and the content is both slices in turn. In a document with pages,
-    `page` is the page where the chunk starts, from 1; in subtitles `start_seconds` is when it is said.
+    `page` is the page where the chunk starts, from 1, and `next_pages` has number and beginning of its
+    further pages; in subtitles `start_seconds` is when it is said; in the text of a file `line` is its line
+    there, from 1.
     Only the first chunk has the facts and problems of the document. A blank document has no chunks, but a
     blank document with facts stays.
     """
@@ -145,14 +148,14 @@ def _make_chunk(
     parent = document.id or document.fingerprint
     path = document.path + piece.path
     key = json.dumps([parent, path, content, number], ensure_ascii=True)
-    metadata = {**common, "start": piece.start, "end": piece.end}
+    metadata = {
+        **common,
+        "start": piece.start,
+        "end": piece.end,
+        **place_at(document, piece.start, piece.end),
+    }
     if piece.header:
         metadata["header"] = list(piece.header)
-    if starts := document.metadata.get("page_starts"):
-        metadata["page"] = max(bisect_right(starts, piece.start), 1)
-    if cues := document.metadata.get("cue_starts"):
-        index = bisect_right(cues, piece.start, key=lambda cue: cue[0]) - 1
-        metadata["start_seconds"] = cues[max(index, 0)][1]
     return document.replace(
         id=sha256(key.encode("ascii")).hexdigest()[:32],
         content=content,

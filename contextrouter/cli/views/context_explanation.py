@@ -80,8 +80,8 @@ def _print_scores(context: Context) -> None:
     )
     table = terminal.table("", "document", terminal.right("score"), terminal.right("share"), "signals")
     for number, envelope in enumerate(context.envelopes, 1):
-        shown = {n: v for n, v in envelope.signals.items() if n != "fused" or v != envelope.score}
-        signals = "  ".join(map(_format_signal, shown.items()))
+        values = {n: v for n, v in envelope.signals.items() if n != "fused" or v != envelope.score}
+        signals = "  ".join(map(_format_signal, values.items()))
         score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
         terminal.row(
             table,

@@ -1,16 +1,18 @@
-"""Prints a context for people: numbered passages, facts, citations and the coverage of sources."""
+"""Prints a whole context for people: numbered passages, facts, citations and the coverage of sources."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from contextrouter.cli import terminal
-from contextrouter.model import Context, Envelope, Fact, Provenance, SourceReport
+from contextrouter.model import Citation, Context, Envelope, Fact, Provenance, SourceReport
 
 EXCERPT = 260
 """Characters of a document that are shown; `--text` shows all."""
@@ -43,7 +45,7 @@ _NO_SOURCES = (
 def print_context(context: Context) -> None:
     """Print the whole answer."""
     queries = _number_queries(context)
-    _print_summary(context)
+    print_summary(context)
     if context.envelopes:
         _print_pieces(context)
     if context.facts:
@@ -65,7 +67,8 @@ def _number_queries(context: Context) -> dict[str, str]:
     return {text: f"q{number}" for number, text in enumerate(texts, 1)}
 
 
-def _print_summary(context: Context) -> None:
+def print_summary(context: Context) -> None:
+    """Print what was asked, how much was found, and how well it can answer."""
     terminal.say((context.question, "bold"))
     sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
     counts = (
@@ -112,7 +115,7 @@ def _print_pieces(context: Context) -> None:
         terminal.say((f"[{citation.number}] ", "bold cyan"), (citation.title, "bold"), (f"  {about}", "dim"))
         if path and path != citation.title:
             terminal.say((path, "italic dim"), indent=4)
-        terminal.say(_excerpt(document.content), indent=4)
+        terminal.say(excerpt(document.content), indent=4)
 
 
 def _print_entities_and_counts(context: Context) -> None:
@@ -128,7 +131,8 @@ def _print_entities_and_counts(context: Context) -> None:
             terminal.say(f"{dimension}: {', '.join(counts)}", indent=2)
 
 
-def _excerpt(content: str) -> str:
+def excerpt(content: str) -> str:
+    """Return the beginning of a document, in one paragraph."""
     text = " ".join(_HEADING.sub("", content, count=1).split()) or content.strip()
     return text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
 
@@ -154,11 +158,13 @@ def _print_citations(context: Context, queries: Mapping[str, str]) -> None:
         "What [n] stands for, and where it came from: its rank in each source, and the source's own score.",
     )
     for citation in context.citations:
-        link = f"  {citation.url}" if citation.url and citation.url != citation.title else ""
+        link = where(citation)
         number = f"[{citation.number}]"
         terminal.say((f"{number:<5}", "bold cyan"), citation.title, indent=2)
-        if link:
-            terminal.say((link.strip(), "dim"), indent=7)
+        about = [citation.place if citation.page or citation.seconds is not None else "", citation.job]
+        parts = [part for part in (link if link != citation.title else "", *about) if part]
+        if parts:
+            terminal.say((" · ".join(parts), "dim"), indent=7)
     names = list(queries.values())
     terminal.out.print()
     table = terminal.table("", "source", "leg", *({"header": name, "no_wrap": True} for name in names))
@@ -177,6 +183,20 @@ def _print_citations(context: Context, queries: Mapping[str, str]) -> None:
     terminal.out.print()
     for text, name in queries.items():
         terminal.say((f"{name}  ", "cyan"), (text, "dim"), indent=2)
+
+
+def where(citation: Citation) -> str:
+    """Return where a citation opens: the address, or the path of its file with the line, as seen from the
+    current folder.
+    """
+    if not citation.file or not citation.url.startswith("file:"):
+        return citation.url
+    path = Path(citation.file)
+    try:
+        name = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    except OSError:  # the current folder is gone
+        name = str(path)
+    return f"{name}:{citation.line}" if citation.line is not None else name
 
 
 def _group_by_leg(envelope: Envelope, queries: Mapping[str, str]) -> list[tuple[str, str, dict[str, str]]]:

@@ -1,0 +1,125 @@
+"""Citations (step 10): what `[n]` stands for, where it opens, and the heading of its block.
+
+A citation can be followed: it has the address or the file that opens, the headings above the piece, and the
+page, line or moment at which it begins. Where two documents would have one heading, their names stand in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from contextrouter.model import Citation, Document, Envelope
+from contextrouter.pipeline.connection_titles import Origin, source_of
+from contextrouter.pipeline.neighbour_merging import further_pages
+from contextrouter.text.analysis import analyse
+from contextrouter.text.prompt_injection import clean, clean_line
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # one letter alone is a drive
+_PDF = "application/pdf"
+
+
+def make_citation(number: int, envelope: Envelope, origin: Origin, question: str = "") -> Citation:
+    """Return the citation of a document, at the page of it that has most words of the question. What
+    strangers wrote has no invisible characters in it.
+    """
+    document = visible_document(envelope.document)
+    metadata = document.metadata
+    seconds = metadata.get("start_seconds")
+    page = _page_of(document, question)
+    return Citation(
+        number=number,
+        title=title_of(document),
+        url=_url_that_opens(document, origin.file, page),
+        source=source_of(envelope),
+        job=document.job or origin.job,
+        path=_headings(document),
+        page=page,
+        line=_whole(metadata.get("line")),
+        seconds=float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < 1e7 else None,
+        file=origin.file,
+    )
+
+
+def heading_of(citation: Citation, connection: str, document: Document, name: str) -> str:
+    """Return the first line of a block: number, title, connection, compartment; the page or moment, and the
+    name of the document where others are called the same.
+    """
+    is_line = citation.page is None and citation.seconds is None  # no use to a model
+    position = "" if is_line else citation.place
+    about = [clean_line(part) for part in (connection, document.compartment or "", name, position) if part]
+    return " — ".join([f"### [{citation.number}] {citation.title}", *about])
+
+
+def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], str]) -> Mapping[str, str]:
+    """Return the names of the documents that share title and connection with another one, by their ids."""
+    names: dict[tuple[str, str, str | None], dict[str, str]] = {}
+    titles = [title_of(envelope.document) for envelope in envelopes]
+    if len({*titles}) == len(titles):
+        return {}
+    for envelope, title in zip(envelopes, titles, strict=True):
+        document = envelope.document
+        key = (title, connection(envelope), document.compartment)
+        id = identity_of(document)
+        names.setdefault(key, {})[id] = document.url if _ADDRESS.match(document.url) else id
+    return {id: name for group in names.values() if len(group) > 1 for id, name in group.items()}
+
+
+def identity_of(document: Document) -> str:
+    """Return what tells a document from others: its id, that of its parent, or its address."""
+    return document.parent or document.id or document.url
+
+
+def title_of(document: Document) -> str:
+    """Return the title of a document in one line, or what else names it."""
+    return one_line(document.title) or one_line(document.url) or one_line(document.id) or "untitled"
+
+
+def visible_document(document: Document) -> Document:
+    """Return a document without characters that no reader sees, where strangers wrote it."""
+    if not document.untrusted:
+        return document
+    parts = {name: clean(getattr(document, name))[0] for name in ("title", "url", "id", "content")}
+    return document.replace(**parts, path=tuple([clean(part)[0] for part in document.path]))
+
+
+def _page_of(document: Document, question: str) -> int | None:
+    """Return the page of a piece that has most words of the question, the first of equals."""
+    metadata = document.metadata
+    page, pages = _whole(metadata.get("page")), further_pages(document)
+    if page is None or not pages:
+        return page
+    numbers, cuts = [page, *[number for number, _ in pages]], [0, *[begin for _, begin in pages]]
+    words = {*analyse(question)} - {""}
+    texts = [document.content[begin:end] for begin, end in pairwise([*cuts, len(document.content)])]
+    counts = [len(words.intersection(analyse(text))) for text in texts]
+    return numbers[counts.index(max(counts))]
+
+
+def _headings(document: Document) -> tuple[str, ...]:
+    """Return the headings of a document below its title."""
+    headings = tuple([one_line(part) for part in document.path])
+    return headings[1:] if headings and headings[0] == title_of(document) else headings
+
+
+def _url_that_opens(document: Document, file: str, page: int | None) -> str:
+    url = document.url
+    if not _ADDRESS.match(url):
+        if not file:
+            return url
+        url = Path(file).as_uri()
+    if not page or "#" in url:
+        return url
+    is_pdf = document.media_type == _PDF or url.lower().endswith(".pdf")
+    return f"{url}#page={page}" if is_pdf else url
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def one_line(text: str) -> str:
+    """Return a text with a space in place of each white space."""
+    return " ".join(text.split())

@@ -1,0 +1,36 @@
+"""Whole documents by id: read from the source that has them, and checked as if they had been found."""
+
+from __future__ import annotations
+
+import asyncio
+
+from contextrouter.contracts import SupportsFetch
+from contextrouter.errors import ContextRouterError, SourceError, SourceTimeout
+from contextrouter.model import Document, Hit, Query
+from contextrouter.pipeline.admission import Admission
+from contextrouter.pipeline.engine import Engine
+from contextrouter.scope import Scope
+
+
+async def whole_document(
+    engine: Engine, source: str, id: str, scope: Scope | None, seconds: float
+) -> Document | None:
+    """Return a document, or a chunk; None where there is none that the scope allows, or the source has no ids
+    to read by. Raises SourceError, and SourceTimeout after `seconds`.
+    """
+    plugin: object = engine.sources.get(source)
+    if not isinstance(plugin, SupportsFetch) or source in engine.shadows:
+        return None
+    try:
+        async with asyncio.timeout(seconds):
+            documents = await plugin.fetch([id], scope)
+    except TimeoutError:
+        raise SourceTimeout(f"Source {source!r} did not answer within {seconds:g} s.") from None
+    except (ContextRouterError, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        raise SourceError(f"Source {source!r} failed: {error or type(error).__name__}.") from error
+    query = Query(text="", leg="fetch", scope=scope)
+    hits = [Hit(document=document) for document in documents]
+    admitted = Admission(query, engine.source_keys[source]).hits(hits)
+    return next((hit.document for hit in admitted if hit.document.id == id), None)

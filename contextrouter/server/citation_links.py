@@ -1,0 +1,60 @@
+"""Links of citations: the addresses at which callers of the server can open what is cited."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from contextrouter.model import Citation, Context, Document, Envelope
+from contextrouter.server.auth import Caller
+from contextrouter.server.endpoints import Exchange
+
+FILES = "/v1/files"
+
+
+def follow(context: Context, caller: Caller, origin: str = "") -> Context:
+    """Return a context with citations that the caller can follow. `origin` is the address of this server if
+    it serves cited files; "": it does not. A caller with a scope learns no path of this machine.
+    """
+    if not any([citation.file for citation in context.citations]):
+        return context
+    pairs = zip(context.citations, context.envelopes, strict=True)
+    return context.replace(citations=tuple([_follow_citation(*pair, caller, origin) for pair in pairs]))
+
+
+def origin_of(exchange: Exchange) -> str:
+    """Return the address of this server as the caller knows it, if it serves cited files; else ""."""
+    if not exchange.server.settings.serve.files:
+        return ""
+    request = exchange.request
+    secure = request.headers.get("X-Forwarded-Proto", "") == "https"
+    return f"{'https' if secure else 'http'}://{request.host}"
+
+
+def _follow_citation(citation: Citation, envelope: Envelope, caller: Caller, origin: str) -> Citation:
+    document = envelope.document
+    if not citation.file:
+        return citation
+    if not citation.url.startswith("file:"):  # a page of the web opens better
+        return citation.replace(file="")
+    if origin and (caller.scope is None or not is_part(document)):
+        citation = citation.replace(url=origin + _file_address(citation, document))
+    elif caller.scope is not None:
+        citation = citation.replace(url=document.url)
+    return citation if caller.scope is None else citation.replace(file="")
+
+
+def _file_address(citation: Citation, document: Document) -> str:
+    """Return the address of a cited file on this server, at its page, its line or its heading."""
+    query = urlencode({"source": citation.source, "id": document.parent or document.id}, quote_via=quote)
+    if citation.page is not None:
+        fragment = f"#page={citation.page}"
+    elif citation.line is not None:
+        fragment = f"#L{citation.line}"
+    else:
+        fragment = f"#:~:text={quote(citation.path[-1], safe='')}" if citation.path else ""
+    return f"{FILES}?{query}{fragment}"
+
+
+def is_part(document: Document) -> bool:
+    """Whether the file of a document holds other documents, which may have other labels."""
+    return "part" in document.metadata

@@ -1,0 +1,138 @@
+"""One router for threads, other event loops and programs without one: the portal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from contextrouter import (
+    Answer,
+    Context,
+    ContextRouter,
+    ContextRouterError,
+    Portal,
+    SettingsError,
+    SourceReport,
+)
+from contextrouter.testing.fakes import Fixed
+
+MEMORY = {"providers": {"memory": {"documents": [{"id": "o", "content": "Otters swim in the sea."}]}}}
+
+
+class Waiting(Fixed):
+    """A source that never answers; it says that it was asked, and that the call was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__("a")
+        self.asked, self.cancelled = threading.Event(), threading.Event()
+
+    async def search(self, query):
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+@pytest.mark.case("USE-15")
+def test_threads_share_one_router_by_a_portal():
+    with Portal(MEMORY) as portal, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(portal.route, [f"otters {n}" for n in range(18)]))
+        assert isinstance(portal.answer("Do otters swim?"), Answer)
+    assert [context.outcome for context in found] == ["answered"] * 18
+
+
+@pytest.mark.case("USE-15")
+def test_any_event_loop_asks_by_a_portal_and_a_running_one_too():
+    async def ask(portal: Portal) -> tuple[Context, Context]:
+        return await portal.aroute("otters", limit=1), portal.route("otters")  # as a cell of a notebook does
+
+    with Portal(MEMORY) as portal:
+        for _ in range(2):
+            both = asyncio.run(ask(portal))
+            assert [context.outcome for context in both] == ["answered", "answered"]
+
+
+@pytest.mark.case("USE-15")
+def test_a_portal_reads_streams_and_whatever_else_the_router_does():
+    with Portal(MEMORY) as portal:
+        parts = list(portal.iterate(lambda router: router.stream("otters")))
+        first = next(iter(portal.iterate(lambda router: router.answer_stream("Do otters swim?"))))
+        plan = portal.call(lambda router: router.plan("otters"))
+    assert [type(part) for part in parts[-2:]] == [SourceReport, Context]
+    assert str(first).startswith("Otters swim")
+    assert {call.source for call in plan.calls} == {"memory"}
+
+
+@pytest.mark.case("USE-15")
+def test_who_cancels_a_question_cancels_the_calls_to_the_sources():
+    source = Waiting()
+
+    async def give_up(portal: Portal) -> None:
+        task = asyncio.create_task(portal.aroute("otters"))
+        assert await asyncio.to_thread(source.asked.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Portal(lambda: ContextRouter(connectors={"docs": source})) as portal:
+        asyncio.run(give_up(portal))
+        assert source.cancelled.wait(60)
+
+
+@pytest.mark.case("USE-15")
+def test_a_portal_says_what_is_wrong():
+    with pytest.raises(SettingsError, match="providrs"):
+        Portal({"providrs": {}})
+    with Portal(MEMORY) as portal:
+
+        async def inside(router: ContextRouter) -> Context:
+            return portal.route("otters")
+
+        with pytest.raises(ContextRouterError, match="its own event loop: await the router"):
+            portal.call(inside)
+        stream = portal.iterate(lambda router: router.stream("otters"))
+        next(stream)
+    portal.close()
+    with pytest.raises(ContextRouterError, match="portal is closed"):
+        portal.route("otters")
+    stream.close()  # type: ignore[attr-defined]  # it is a generator
+
+
+@pytest.mark.case("USE-15")
+def test_a_program_with_open_portals_ends_and_a_fork_has_its_own_router(tmp_path: Path):
+    (tmp_path / "settings.toml").write_text('[providers.sqlite]\npath = "a.db"\n')
+    code = """
+import os
+from contextrouter import Document, Entry, Portal
+otters = Document(id="o", content="Otters.")
+entry = Entry(document=otters, chunks=[otters])
+portal = Portal("settings.toml")
+portal.call(lambda router: router.instances.sources["sqlite"].upsert([entry]))
+print(portal.route("otters").outcome, flush=True)
+if (child := os.fork()) == 0:
+    print(portal.route("otters").outcome, flush=True)
+else:
+    print(os.waitpid(child, 0)[1], portal.route("otters").outcome, flush=True)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (ran.returncode, ran.stdout.split("\n"), ran.stderr) == (
+        0,
+        ["answered", "answered", "0 answered", ""],
+        "",
+    )
