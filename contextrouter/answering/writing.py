@@ -96,5 +96,6 @@ async def _cut(
                 break
     if len(text) > sent:
         yield text[sent:]
-    read = sum(tokens.count(message["content"]) for message in messages)
-    yield Completion(text=text, model="", tokens_in=read, tokens_out=tokens.count(text), finish=finish)
+    yield Completion(
+        text=text, model="", tokens_out=tokens.count(text), finish=finish
+    )  # who reads counts the prompt
