@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import markdown_it
 import pytest
 from support.serving import serve_router
 
 from contextrouter import ContextRouter, Document, Hit, Request
-from contextrouter.answering import answers, conversation
+from contextrouter.answering import answers, conversation, markdown_markers
 from contextrouter.builtin.generators.extractive import Extractive
 from contextrouter.pipeline import admission, run
 from contextrouter.server import router_endpoints
@@ -136,3 +137,15 @@ async def test_extractive_reads_the_beginning_of_a_long_question(monkeypatch: py
     ]
     assert "swims" in (await Extractive().complete(prompt)).text
     assert 0 < max(lengths) <= 4_000
+
+
+@pytest.mark.case("SEC-11")
+async def test_what_the_first_answer_needs_is_loaded_in_a_thread(monkeypatch: pytest.MonkeyPatch):
+    parser = Recorder(markdown_it.MarkdownIt)
+    monkeypatch.setattr(markdown_it, "MarkdownIt", parser)
+    markdown_markers._parser.cache_clear()
+    async with router("The otter swims in the river.") as made:
+        build = Recorder(made.registry.build)
+        monkeypatch.setattr(made.registry, "build", build)
+        assert (await made.answer("Where does the otter swim?")).generator == "extractive"
+    assert (parser.away, build.away) == ([True], [True])

@@ -18,6 +18,7 @@ from contextrouter.answering.closing import closing
 from contextrouter.answering.conversation import Conversation, Draft, Order
 from contextrouter.answering.examples import Example, Meanings, load_examples, similar
 from contextrouter.answering.generator_rules import bound_generator
+from contextrouter.answering.markdown_markers import load_parser
 from contextrouter.answering.prompt import messages
 from contextrouter.answering.silence import in_time
 from contextrouter.answering.thinking import Thinking
@@ -207,6 +208,7 @@ class _Work:
         silence, abandoned = self._settings.chat.silence_seconds, self._answering.abandoned
         async with asyncio.timeout(silence):
             generator = await self._answering.generators.ready(name)
+        await load_parser()
         self._meter.count_call(name)
         writing = write_pieces(generator, prompt, self._order.writing)
         async with closing(in_time(writing, silence, abandoned.of("generator", name))) as pieces:

@@ -17,6 +17,7 @@ from contextrouter.contracts import (
 )
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.settings import Chat, Instance
 from contextrouter.text import tokens
@@ -44,9 +45,9 @@ class Generators:
             return self._instances.generators[name]
         if name not in self._own:  # the settings name it and have no table for it: it gets its defaults
             instance = Instance(kind="generator", name=name, use=name, keys=None)
-            generator = cast(Generator, self._registry.build(instance, {}))
+            generator = cast(Generator, await work_aside(self._registry.build, instance, {}))  # it imports
             await generator.open()
-            self._own[name] = generator
+            self._own.setdefault(name, generator)
         return self._own[name]
 
 
