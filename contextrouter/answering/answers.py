@@ -119,6 +119,7 @@ class Answering:
         """
         if self._quotes(order.generator):
             nothing = Completion(text="", tokens_in=0, tokens_out=0, finish="refusal")
+            yield Refusal(NO_TASK)
             yield Draft(text="", completion=nothing, outcome="declined", refusal=NO_TASK)
             return
         work = _Work(self, order, context, list(order.conversation.turns))

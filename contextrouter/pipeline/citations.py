@@ -91,13 +91,10 @@ def visible_document(document: Document) -> Document:
 def _page_of(document: Document, question: str) -> int | None:
     """Return the page of a piece that has most words of the question, the first of equals."""
     metadata = document.metadata
-    page, start = _whole(metadata.get("page")), metadata.get("start")
-    if page is None or not isinstance(start, int) or not (pages := further_pages(document)):
+    page, pages = _whole(metadata.get("page")), further_pages(document)
+    if page is None or not pages:
         return page
-    numbers, cuts = [page], [0]
-    for number, cut in pages:
-        numbers.append(number)
-        cuts.append(cut - start)
+    numbers, cuts = [page, *[number for number, _ in pages]], [0, *[begin for _, begin in pages]]
     words = {*analyse(question)} - {""}
     texts = [document.content[begin:end] for begin, end in pairwise([*cuts, len(document.content)])]
     counts = [len(words.intersection(analyse(text))) for text in texts]
