@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from contextrouter.errors import MissingDependency
+
 try:
     from pydantic import BaseModel, ConfigDict, create_model, model_validator
-except ImportError as error:
-    raise ImportError("contextrouter.schemas needs pydantic 2: pip install pydantic") from error
+except ImportError:
+    raise MissingDependency("pydantic", "schemas", what="contextrouter.schemas") from None
 
 import contextrouter
 from contextrouter.model import Answer as AnswerNoun

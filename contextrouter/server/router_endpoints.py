@@ -192,7 +192,9 @@ async def readyz(exchange: Exchange) -> web.StreamResponse:
 async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     """GET /metrics."""
     server = exchange.server
-    text = server.metrics.text(server.router.engine.limits.abandoned.counts())
+    router = server.router
+    abandoned = {**router.engine.limits.abandoned.counts(), **router.answering.abandoned.counts()}
+    text = server.metrics.text(abandoned)
     return web.Response(body=text, headers={"Content-Type": metrics.MEDIA})
 
 

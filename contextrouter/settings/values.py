@@ -227,6 +227,7 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     fallback: Literal["extractive", ""] = (
         "extractive"  # writes where another generator fails; "": the answer fails
     )
+    silence_seconds: Seconds = 120.0  # a generator that writes nothing for so long has failed
     answer_links: Literal["cited", "all"] = (
         "cited"  # links and images that stay; the others are made harmless
     )

@@ -282,10 +282,12 @@ def test_eval_compares_presets_and_a_shadow_source(
     apart = json.loads(cli("eval", "judged.jsonl", "--shadow", "news", *metric, cwd=tmp_path).out)
     means = {name: summary["means"]["Success@5"] for name, summary in apart.items()}
     assert means == {"settings.toml": 0.0, "settings.toml: news": 1.0}
-    both = ("--compare", "settings.toml", "--compare", "multisource")
-    compared = json.loads(cli("eval", "judged.jsonl", *both, *metric).out)
-    means = {name: summary["means"]["Success@5"] for name, summary in compared.items()}
-    assert means == {"settings.toml": 0.0, "multisource": 1.0}
+    for both in (("--compare", "multisource"), ("--compare", "settings.toml", "--compare", "multisource")):
+        compared = json.loads(cli("eval", "judged.jsonl", *both, *metric).out)
+        means = {name: summary["means"]["Success@5"] for name, summary in compared.items()}
+        assert means == {"settings.toml": 0.0, "multisource": 1.0}
+    misspelt = cli("eval", "judged.jsonl", "--compare", "multisorce")
+    assert (misspelt.code, "Did you mean 'multisource'?" in misspelt.err) == (2, True)
     wrong = cli("eval", "judged.jsonl", "--shadow", "nws")
     assert (wrong.code, "'nws' is not defined" in " ".join(wrong.err.split())) == (2, True)
 
