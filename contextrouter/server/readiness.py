@@ -64,7 +64,8 @@ class SourcePings:
                     self._router.engine.limits.abandoned.of("ping of source", name).add({task} & stubborn)
         for name, task in tasks.items():
             late_reason = f"no answer within {PATIENCE:g} s"
-            state, reason = task.result() if task.done() else ("does not answer", late_reason)
+            answered = task.done() and not task.cancelled()
+            state, reason = task.result() if answered else ("does not answer", late_reason)
             self._note(name, state, reason)
         self._pinged_at = monotonic()
 
