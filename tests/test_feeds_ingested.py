@@ -53,6 +53,23 @@ async def test_items_are_documents_and_stay_when_they_leave_the_feed(tmp_path: P
     assert (await run(path))["news"].documents == 0
 
 
+async def test_items_of_one_address_with_titles_of_their_own_are_all_stored(tmp_path: Path) -> None:
+    """A feed of changes links all of them to one page, and gives them no id."""
+    path, page = feed(tmp_path), "<link>http://site.example/changes</link>"
+    versions = "".join(
+        f"<item><title>Version {n}</title>{page}<description>Otters {n}.</description></item>" for n in (3, 2)
+    )
+    again = f"<item><title>Version 3</title>{page}<description>Otters 3.</description></item>"
+    (tmp_path / "feed.xml").write_text(FEED.format(items=versions + again))
+    assert (await run(path))["news"].added == 2
+    assert (await run(path))["news"].documents == 0
+    (tmp_path / "feed.xml").write_text(FEED.format(items=again.replace("3", "4") + versions))
+    await run(path)
+    async with ContextRouter.from_toml(path) as router:
+        found = {envelope.document.title for envelope in (await router.route("otters")).envelopes}
+    assert found >= {"Version 4", "Version 3", "Version 2"}
+
+
 async def test_an_ingested_item_says_its_day_its_address_and_that_strangers_wrote_it(tmp_path: Path) -> None:
     path = feed(tmp_path, "a")
     await run(path)

@@ -102,6 +102,30 @@ def test_an_empty_folder_is_not_believed_until_it_is_confirmed(cli: CommandLine,
     assert path.exists()
 
 
+def test_a_folder_inside_that_is_empty_keeps_its_documents_until_it_goes_too(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    folder(tmp_path, 8)
+    (tmp_path / "texts" / "share").mkdir()
+    page = tmp_path / "texts" / "share" / "page.md"
+    page.write_text("A page about a heron.")
+    assert cli("ingest", cwd=tmp_path).code == 0
+    page.unlink()
+    for _ in range(2):
+        ran = cli("ingest", "--json")
+        report = json.loads(ran.out)["j"]
+        assert (ran.code, report["deleted"], report["in_doubt"]) == (4, 0, 1)
+        assert report["skipped"] == [
+            [
+                "j",
+                "share/ is empty now and had 1 documents; they stay. If they are really gone, delete the folder,"
+                " or run `contextrouter ingest j --remove`.",
+            ]
+        ]
+    page.parent.rmdir()
+    assert json.loads(cli("ingest", "--json").out)["j"]["deleted"] == 1
+
+
 async def test_a_run_removes_at_most_half_of_its_documents_unless_the_settings_allow_more(
     tmp_path: Path,
 ) -> None:

@@ -77,7 +77,7 @@ class DeafWhenCancelled(Fixed):
         return await super().search(query)
 
 
-def test_a_call_that_outlives_its_cancellation_costs_one_law():
+def test_a_call_that_goes_on_when_cancelled_costs_one_law_only():
     found = verdict(subject_of(DeafWhenCancelled, lambda: DeafWhenCancelled("moon")))
     broken = {finding.law: finding.why for finding in found.broken}
     assert broken == {
@@ -104,10 +104,10 @@ def test_a_plugin_that_blocks_for_good_is_named_with_the_line_that_blocks():
 
 
 class EndlessWithDemands(Fixed):
-    """Never answers a query with a scope, labels or filters."""
+    """Never answers a query with a scope, filters or a period."""
 
     async def search(self, query: Query) -> Sequence[Hit]:
-        if query.scope or query.labels or query.filters or query.period:
+        if query.scope or query.filters or query.period:
             await asyncio.Event().wait()
         return await super().search(query)
 
@@ -116,9 +116,9 @@ def test_after_three_laws_that_did_not_end_no_other_is_checked(monkeypatch: pyte
     monkeypatch.setattr(law_runs, "PATIENCE", 1.5)
     found = verdict(subject_of(EndlessWithDemands, lambda: EndlessWithDemands("moon")))
     endless = [finding.law for finding in found.broken if finding.why.startswith(law_runs.NO_END)]
-    assert endless == ["scope_is_never_widened", "filters_are_honoured", "labels_are_honoured"]
-    (period,) = [finding for finding in found.findings if finding.law == "period_is_honoured"]
-    assert period.why == "nothing else can be checked while the law labels_are_honoured is broken"
+    assert endless == ["scope_is_never_widened", "filters_are_honoured", "period_is_honoured"]
+    (phrases,) = [finding for finding in found.findings if finding.law == "phrases_are_honoured"]
+    assert phrases.why == "nothing else can be checked while the law period_is_honoured is broken"
 
 
 @pytest.mark.parametrize("error", [GeneratorExit, KeyboardInterrupt, SystemExit])

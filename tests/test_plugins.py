@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextrouter import ContextRouter, ContractError, PluginError, PluginNotFound, SettingsError
+from contextrouter.cli.plugins.new import write_package
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
 from contextrouter.testing import Reversing
@@ -209,3 +210,14 @@ def test_nothing_is_imported_before_a_use_names_it():
 def test_a_plugin_folder_that_is_not_there_is_an_error(tmp_path: Path):
     with pytest.raises(SettingsError, match="does not exist"):
         Registry([tmp_path / "none"])
+
+
+def test_two_plugin_files_of_one_name_are_a_warning_that_names_the_second(tmp_path: Path) -> None:
+    """`plugins new` calls every file plugin.py: two packages in `[plugins] paths` would hide each other."""
+    for name in ("one", "two"):
+        write_package("connector", name, tmp_path / name)
+    folders = [tmp_path / name / f"contextrouter_{name}" for name in ("one", "two")]
+    registry = Registry([*folders, folders[0]])
+    assert registry.load("connector", "plugin").__name__ == "One"
+    (warning,) = registry.warnings
+    assert warning.startswith(f"Plugin file '{folders[1] / 'plugin.py'}' is not used, because")

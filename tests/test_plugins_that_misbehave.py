@@ -340,3 +340,18 @@ async def test_examples_are_chosen_by_words_where_the_embedder_raises_anything(
     ) as router:
         written = await router.answer("otter")
     assert written.generator == "echo"
+
+
+class SortsInPlace(Stage):
+    """Returns what `list.sort` returns."""
+
+    async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Any:
+        return list(envelopes).sort(key=lambda envelope: envelope.score)  # type: ignore[func-returns-value]  # that is the fault
+
+
+async def test_a_stage_that_returns_nothing_is_passed_over_by_name():
+    async with ContextRouter(connectors={"good": Fixed("b")}, stages={"odd": SortsInPlace()}) as router:
+        context = await router.route("otter")
+    assert ids(context) == ANSWER
+    (note,) = [step.note for step in context.trace.steps if step.failed]
+    assert note == "failed: ContractError: apply() returned NoneType, not a list of envelopes"

@@ -114,3 +114,27 @@ def test_a_problem_of_preset_and_file_is_said_at_the_preset_s_line(tmp_path: Pat
 def test_every_preset_is_valid_as_it_is_and_warns_of_nothing(tmp_path: Path, preset: str):
     assert read(tmp_path, f'extends = "{preset}"\n').warnings == ()
     assert read(tmp_path, preset_text(preset)).warnings == ()
+
+
+def alternatives(preset: str) -> list[str]:
+    """The tables that stand commented out in a preset: what could be there in their place."""
+    paragraphs = [paragraph.splitlines() for paragraph in preset_text(preset).split("\n\n")]
+    starts = [next((n for n, line in enumerate(each) if line.startswith("# [")), -1) for each in paragraphs]
+    return [
+        "\n".join(line.removeprefix("# ") for line in lines[start:] if line.startswith("# "))
+        for lines, start in zip(paragraphs, starts, strict=True)
+        if start >= 0 and not lines[start].startswith("# [keys")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("preset", "text"), [(preset, text) for preset in preset_names() for text in alternatives(preset)]
+)
+def test_what_could_stand_in_a_preset_is_valid_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, text: str
+):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://localhost/x")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    rag = '[rag]\nprovider = "pack"\n' if "[providers.facts]" in text else ""
+    (tmp_path / "settings.toml").write_text(f'extends = "{preset}"\n{rag}{text}\n', "utf-8")
+    ContextRouter.from_toml(tmp_path / "settings.toml")

@@ -38,8 +38,8 @@ def test_the_tutorial_can_be_typed_along_and_its_code_is_typed(tmp_path: Path):
     typist = Typist(PAGE, tmp_path / "empty", environment(tmp_path))
     typist.run()
     checks = [command for command in typist.commands if " plugins check " in command]
-    assert len(checks) == 5
-    assert len(typist.files) == 8
+    assert len(checks) == 6
+    assert len(typist.files) == 10
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-incremental"]
     ran = subprocess.run(
         [*command, "contextrouter_tickets", "ticket_server.py", "tests"],

@@ -14,7 +14,7 @@ from google.cloud import vectorsearch_v1 as types
 from support.vertex import Script, Step, listening, opened
 
 from contextrouter import ContextRouter, Document, Period, Query, Scope
-from contextrouter.builtin.providers.vertex import Vertex, collection
+from contextrouter.builtin.providers.vertex import Vertex, collection, write
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.contracts import Entry, Partial
 from contextrouter.errors import ContractError, IngestError, SettingsError, SourceError
@@ -327,6 +327,14 @@ async def test_vectors_of_another_model_are_refused_and_text_goes_on():
             await vertex.search(Query(text="", leg="vector", vector=[1.0, 2.0, 3.0]))
 
 
+async def test_an_embedder_of_another_length_than_dimensions_is_named_before_a_write():
+    async with store(dimensions=2) as (vertex, server, _):
+        with pytest.raises(SourceError, match=r"model 'big' have 3 dimensions.*set dimensions = 3, and"):
+            await vertex.embedded_by("big", 3)
+        await vertex.embedded_by("small", 2)
+        assert server.objects == {}
+
+
 async def test_an_entry_that_cannot_be_stored_is_refused_before_anything_is_written():
     async with store() as (vertex, server, _):
         await vertex.upsert([entry("a", "moon")])
@@ -355,6 +363,38 @@ async def test_an_object_of_another_program_is_reported_and_left_out():
         assert hits.reason == "1 objects of the collection were not written by contextrouter"
 
 
+class Forgetful(CollectionServer):
+    """A service that forgets the page, the filter, or a deletion."""
+
+    forgets = ""
+
+    def _query(self, request: Any) -> Any:
+        if self.forgets == "filter":
+            request.filter = {"role": "document"}
+        answer = super()._query(request)
+        if self.forgets == "page":
+            answer.next_page_token = "1"
+        return answer
+
+    def _delete(self, requests: Any) -> Any:
+        return super()._delete([] if self.forgets == "deletion" else requests)
+
+
+async def test_a_service_that_forgets_holds_nobody_in_a_circle(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(write, "VISIBLE", 0)
+    server = Forgetful("library", 2)
+    async with store(server) as (vertex, _, _):
+        await vertex.upsert([entry("a", "moon"), entry("b", "sun", tenant="acme")])
+        server.forgets = "page"
+        with pytest.raises(SourceError, match="gives the same page of a list again and again"):
+            await vertex.fingerprints()
+        server.forgets = "filter"
+        assert await vertex.tenants() == [None, "acme"]
+        server.forgets = "deletion"
+        with pytest.raises(SourceError, match="still lists 4 objects that were removed"):
+            await vertex.clear()
+
+
 # What the service refuses
 
 
@@ -367,13 +407,70 @@ async def test_the_service_refuses_ids_of_another_form(id: str):
             await vertex._connection.call(raw.objects.create_data_object, request)
 
 
-async def test_the_service_refuses_a_batch_of_more_than_a_thousand():
+@pytest.mark.parametrize("kind", ["create", "update", "delete"])
+async def test_the_service_refuses_a_batch_of_more_than_a_thousand(kind: str):
+    title = kind.title()
     async with store() as (vertex, _, _):
         raw = vertex._get_collection()
-        deletes = [types.DeleteDataObjectRequest(name=f"{PARENT}/dataObjects/a")] * 1001
-        request = types.BatchDeleteDataObjectsRequest(parent=PARENT, requests=deletes)
+        requests = [getattr(types, f"{title}DataObjectRequest")()] * 1001
+        request = getattr(types, f"Batch{title}DataObjectsRequest")(parent=PARENT, requests=requests)
         with pytest.raises(SourceError, match="1001 requests in a batch; at most 1000"):
-            await vertex._connection.call(raw.objects.batch_delete_data_objects, request)
+            await vertex._connection.call(getattr(raw.objects, f"batch_{kind}_data_objects"), request)
+
+
+async def test_the_service_refuses_a_listing_with_pages_of_more_than_a_thousand():
+    async with store() as (vertex, _, _):
+        request = types.QueryDataObjectsRequest(parent=PARENT, page_size=1001)
+        with pytest.raises(SourceError, match="page_size 1001; at most 1000"):
+            await vertex._connection.call(vertex._get_collection().searches.query_data_objects, request)
+
+
+async def test_the_service_has_no_upsert():
+    async with store() as (vertex, _, _):
+        raw, call = vertex._get_collection(), vertex._connection.call
+        create = types.CreateDataObjectRequest(parent=PARENT, data_object_id="a", data_object={})
+        await call(raw.objects.create_data_object, create)
+        with pytest.raises(SourceError, match="AlreadyExists"):
+            await call(raw.objects.create_data_object, create)
+        for method in ("update", "delete"):
+            name = f"{PARENT}/dataObjects/b"
+            fields = {"data_object": {"name": name}} if method == "update" else {"name": name}
+            request = getattr(types, f"{method.title()}DataObjectRequest")(**fields)
+            with pytest.raises(SourceError, match=r"'.*/dataObjects/b' was not found"):
+                await call(getattr(raw.objects, f"{method}_data_object"), request)
+
+
+@pytest.mark.parametrize("id", ["Library", "a_b", ""])
+async def test_the_service_refuses_names_of_collections_and_indexes_of_another_form(id: str):
+    async with store() as (vertex, _, _):
+        admin, location = vertex._get_collection().admin, vertex._get_collection().location
+        requests = {
+            "collection": types.CreateCollectionRequest(parent=location, collection_id=id, collection={}),
+            "index": types.CreateIndexRequest(parent=PARENT, index_id=id, index={"index_field": "vector"}),
+        }
+        for kind, request in requests.items():
+            with pytest.raises(SourceError, match=f"{kind}_id {id!r} is not valid"):
+                await vertex._connection.call(getattr(admin, f"create_{kind}"), request)
+
+
+@pytest.mark.parametrize("hint", ["index", "", "knn"])
+async def test_an_index_refuses_filters_and_fields_that_it_does_not_hold(hint: str):
+    """Without a hint, an index is used where there is one."""
+    async with store(index="ann") as (vertex, _, _):
+        await vertex.migrate()
+        raw = vertex._get_collection()
+        hints = {"knn": {"knn_hint": {}}, "index": {"index_hint": {"name": f"{PARENT}/indexes/ann"}}, "": {}}
+        search = {"search_field": "vector", "vector": {"values": X}, "search_hint": hints[hint]}
+        for more, problem in (
+            ({"filter": {"$or": [{"tenant": "-"}, {"id": "a"}]}}, r"\['id'\] are no filter_fields"),
+            ({"output_fields": {"data_fields": ["owner"]}}, r"\['owner'\] are no store_fields"),
+        ):
+            request = types.SearchDataObjectsRequest(parent=PARENT, vector_search={**search, **more})
+            if hint == "knn":
+                await vertex._connection.call(raw.searches.search_data_objects, request)
+                continue
+            with pytest.raises(SourceError, match=problem):
+                await vertex._connection.call(raw.searches.search_data_objects, request)
 
 
 @pytest.mark.parametrize(
@@ -518,6 +615,20 @@ async def test_migrate_makes_collection_and_index_and_status_says_how_they_stand
             await vertex.ping()
         with pytest.raises(SourceError, match="Set `dimensions`"):
             await vertex.migrate()
+
+
+async def test_two_processes_that_migrate_at_once_make_one_collection_and_one_index():
+    server = CollectionServer()
+    server.polls = 2
+    async with listening(server) as (endpoint, script):
+        script.always = Step(delay=0.002)
+        keys = {"collection": "library", "project": "p", "dimensions": 2, "index": "ann"}
+        async with (
+            opened(Vertex(endpoint=endpoint, **keys)) as first,
+            opened(Vertex(endpoint=endpoint, **keys)) as second,
+        ):
+            made = await asyncio.gather(first.migrate(), second.migrate())
+        assert sorted(number for numbers in made for number in numbers) == [1, 2]
 
 
 LEGS = {("vector", "ok"), ("text", "ok")}

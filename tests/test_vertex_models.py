@@ -99,6 +99,20 @@ async def test_the_service_refuses_more_than_250_texts():
             await plugin._predict(["x"] * 251, "RETRIEVAL_QUERY")
 
 
+async def test_long_texts_are_cut_by_the_service_or_refused_as_the_settings_say():
+    long = "word " * 2_049
+    async with embedder() as (plugin, _, _):
+        assert len(await plugin.embed([long, "moon"])) == 2
+        with pytest.raises(PluginError, match="the input token count is 20490; at most 20000"):
+            await plugin._predict([long] * 10, "RETRIEVAL_QUERY")
+    async with embedder(cut_long_texts=False) as (plugin, _, _):
+        assert len(await plugin.embed(["moon"])) == 1
+        with pytest.raises(
+            PluginError, match="the input token count is 2050; at most 20000, 2048 of one text"
+        ):
+            await plugin.embed([long, "moon"])
+
+
 async def test_a_daily_quota_of_the_embedder_pauses_the_leg_at_once():
     message = "Quota exceeded for limit 'Embeddings per day per project'"
     async with embedder() as (plugin, _, script):

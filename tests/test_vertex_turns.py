@@ -158,6 +158,15 @@ async def test_a_write_outside_of_a_run_waits_and_says_who_holds_it(monkeypatch:
         assert await store.fingerprints() == {}
 
 
+async def test_what_another_wrote_as_its_name_is_shown_as_one_short_line():
+    async with processes(1) as ((store,), server, _):
+        await leave_turn(server, time.time() + 30, owner="\x1b[2J" + "evil\n" * 1_000)
+        owner = await store.take_turn()
+        assert owner.startswith("[2Jevilevil")
+        assert owner.isprintable()
+        assert len(owner) <= 200
+
+
 async def test_a_process_that_lost_its_turn_writes_no_more(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ingest_lock, "RENEWED_AFTER", 0.01)
     async with processes(2) as ((first, second), server, _):

@@ -6,6 +6,7 @@ about it then: its outcome, the tokens, the numbers cited and the checks.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
@@ -18,22 +19,24 @@ from contextrouter.answering.conversation import Conversation, Draft, Order
 from contextrouter.answering.examples import Example, Meanings, load_examples, similar
 from contextrouter.answering.generator_rules import bound_generator
 from contextrouter.answering.prompt import messages
+from contextrouter.answering.silence import in_time
 from contextrouter.answering.thinking import Thinking
 from contextrouter.answering.writing import Generators, compartment_generator, write_pieces
 from contextrouter.contracts import CLARIFY, GATED, Completion, Refusal, Thought, Writing
 from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.model import Context, Request
 from contextrouter.model.answer import Answer, AnswerOutcome
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import Meter, prices_of
-from contextrouter.runtime.plugin_calls import containment
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import Settings
 from contextrouter.text import tokens
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
-_log = logging.getLogger("contextrouter")
+log = logging.getLogger("contextrouter")
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
@@ -51,6 +54,7 @@ class Answering:
         self.generators = Generators(instances, registry)
         self._examples = load_examples(settings.chat.examples)
         self._meanings = Meanings(self._examples)
+        self.abandoned = AllAbandonedCalls(settings.limits.max_abandoned)
 
     def make_order(self, request: Request) -> Order:
         """Return the order for a request: its history and its question, and what the settings say."""
@@ -140,12 +144,13 @@ class Answering:
         name = chat.examples_embedder
         if name:
             try:
-                await self._instances.ready("embedder", name)
-                embedder = self._instances.embedders[name]
-                with containment():
-                    return await self._meanings.similar(question, chat.max_examples, embedder)
-            except Exception as error:  # whatever keeps the embedder from its work: the words choose
-                _log.debug("Embedder %r chooses no examples: %s", name, type(error).__name__)
+                until = Deadline.after(rag.timeout_seconds)
+                async with until.timeout():
+                    await self._instances.ready("embedder", name)
+                asking = self._meanings.similar(question, chat.max_examples, self._instances.embedders[name])
+                return await until.run(asking, self.abandoned.of("embedder", name))
+            except Exception as error:
+                log.debug("examples are chosen by words: %s", type(error).__name__)
         return similar(question, self._examples, chat.max_examples)
 
 
@@ -225,9 +230,12 @@ class _Work:
 
     async def _write(self, name: str, prompt: list[Mapping[str, str]]) -> AsyncIterator[str | Draft]:
         parts = _Parts(self._context, defuse=self._settings.chat.answer_links != "all")
-        generator = await self._answering.generators.ready(name)
+        silence, abandoned = self._settings.chat.silence_seconds, self._answering.abandoned
+        async with asyncio.timeout(silence):
+            generator = await self._answering.generators.ready(name)
         self._meter.count_call(name)
-        async with closing(write_pieces(generator, prompt, self._order.writing)) as pieces:
+        writing = write_pieces(generator, prompt, self._order.writing)
+        async with closing(in_time(writing, silence, abandoned.of("generator", name))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     parts.completion = piece

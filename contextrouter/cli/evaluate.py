@@ -33,7 +33,7 @@ from contextrouter.evaluation.measures import quantile
 from contextrouter.evaluation.retrieval import OVERRIDES
 from contextrouter.evaluation.tuning import FOLDS
 from contextrouter.router import ContextRouter
-from contextrouter.settings.presets import preset_names
+from contextrouter.settings.presets import preset_names, unknown_preset
 
 FEW = 30
 """With fewer questions a difference is hardly ever more than chance."""
@@ -49,7 +49,11 @@ Settings = Annotated[
 ]
 Compare = Annotated[
     list[str] | None,
-    typer.Option("--compare", metavar="NAME", help="A settings file or a preset to compare; repeat it."),
+    typer.Option(
+        "--compare",
+        metavar="NAME",
+        help="A settings file or a preset; one alone is compared with settings.toml.",
+    ),
 ]
 Shadow = Annotated[
     str,
@@ -87,7 +91,10 @@ async def evaluate(
     judged, metrics = read(judgements, queries), tuple(metric or METRICS)
     measure([], metrics)  # raises for a missing package or unknown metric before any question is asked
     runs: dict[str, list[Asked]] = {}
-    paths = [*(settings or []), *(compare_with or [])] or [options.DEFAULT]
+    named = [*(settings or []), *(compare_with or [])]
+    if len(named) == 1 and compare_with:
+        named = [options.DEFAULT, *named]  # one is compared with the settings of the folder
+    paths = list(dict.fromkeys(named)) or [options.DEFAULT]
     rag = {"general_retrieval_final_count": depth}
     for path in paths:
         if shadow:
@@ -136,8 +143,10 @@ async def tune(
 
 
 def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
-    changes = {**OVERRIDES, **rag}
-    if path in preset_names() and not Path(path).exists():
+    changes, exists = {**OVERRIDES, **rag}, Path(path).exists()
+    if not exists and path not in preset_names() and Path(path).suffix != ".toml":
+        raise SettingsError(f"{path!r} is no settings file, and {unknown_preset(path)}")
+    if path in preset_names() and not exists:
         router = ContextRouter({"extends": path, "rag": changes})
     else:
         router = ContextRouter.from_toml(path, rag=changes)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from datetime import datetime
 from functools import cache, partial
 from math import isfinite
+from numbers import Real
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
@@ -215,6 +216,8 @@ class Reranker(Stage):
         scores = await score(context.intent.text, [e.document for e in full])
         if len(scores) != len(full):
             raise ValueError(f"score() returned {len(scores)} scores for {len(full)} documents.")
+        if stranger := _type_of_no_number(scores):
+            raise ValueError(f"score() returned {stranger} among its scores; return numbers.")
         if not all(map(isfinite, scores)):
             odd = next(score for score in scores if not isfinite(score))
             raise ValueError(f"score() returned {odd!r}, which is no rank; return finite scores.")
@@ -223,6 +226,11 @@ class Reranker(Stage):
         ranked = sorted(zip(scores, range(len(full)), full, strict=True), key=lambda t: (-t[0], t[1]))
         done = [e.scored(s, (s - low) / spread if high > low else 1.0, rerank=s) for s, _, e in ranked]
         return done + [e for e in envelopes if not e.document.content.strip()]
+
+
+def _type_of_no_number(scores: Sequence[Any]) -> str:
+    """Return the type of the first score that is no number; empty: all are."""
+    return next((type(score).__name__ for score in scores if not isinstance(score, Real)), "")
 
 
 class Embedder(Plugin):

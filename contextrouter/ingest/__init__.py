@@ -5,7 +5,13 @@ from contextrouter.ingest.forgetting import Removal, RemovedDocument, forget_doc
 from contextrouter.ingest.job import ingest
 from contextrouter.ingest.jobs import SupportsClear, SupportsRebuild, run
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
-from contextrouter.ingest.report import Report, SupportsNotRead, SupportsProblems, SupportsSize
+from contextrouter.ingest.report import (
+    Report,
+    SupportsEmptyFolders,
+    SupportsNotRead,
+    SupportsProblems,
+    SupportsSize,
+)
 from contextrouter.ingest.run_records import SupportsRuns
 from contextrouter.ingest.store_lock import SupportsTurns
 from contextrouter.ingest.survey import SupportsSurvey
@@ -17,6 +23,7 @@ __all__ = [
     "RemovedDocument",
     "Report",
     "SupportsClear",
+    "SupportsEmptyFolders",
     "SupportsNotRead",
     "SupportsProblems",
     "SupportsRebuild",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.ingest.report import Report, SupportsProblems
+from contextrouter.ingest.report import Report, SupportsEmptyFolders, SupportsProblems
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.runtime.plugin_calls import containment
 
@@ -31,7 +31,7 @@ async def delete_vanished(
 
     If nothing at all was listed, or more than `remove_at_most` of the documents would go, none goes and the
     report says so: a folder may not be mounted. `remove` in the options confirms it. This does not hold for
-    documents under a tenant that the job no longer names.
+    documents under a tenant that the job no longer names. Nor do documents go of a folder that is empty now.
     """
     unread = _Unread(plugins, options)
     prefix = f"{options.origin}:"
@@ -39,11 +39,12 @@ async def delete_vanished(
         tenant: [id for id in fingerprints if id.startswith(prefix)]
         for tenant, fingerprints in (await stored.load_all()).items()
     }
-    vanished = {
+    vanished: _Ids = {
         tenant: [id for id in ids if (tenant, id) not in source_documents and not unread.includes(tenant, id)]
         for tenant, ids in every.items()
     }
     named = options.labels.get("tenant")
+    vanished = _without_emptied(plugins, options, vanished, named, report)
     doubted = {tenant for tenant in vanished if named in (None, tenant)}
     doubt = _doubt(
         {tenant: every[tenant] for tenant in doubted},
@@ -61,6 +62,31 @@ async def delete_vanished(
             report.changes += (("removed", id) for id in ids)
         elif ids and not stays:
             report.deleted += await _delete(plugins.store, ids, tenant)
+
+
+def _without_emptied(
+    plugins: JobPlugins, options: JobOptions, vanished: _Ids, named: str | None, report: Report
+) -> _Ids:
+    """Return the vanished documents without those of folders that are empty now, which the report names: a
+    folder may not be mounted.
+    """
+    source = plugins.source
+    folders = source.empty_folders if isinstance(source, SupportsEmptyFolders) and not options.remove else ()
+    remaining = {tenant: list(ids) for tenant, ids in vanished.items()}
+    for folder in folders:
+        kept = 0
+        for tenant in remaining if named is None else {named} & remaining.keys():
+            others = [id for id in remaining[tenant] if not id.startswith(f"{options.origin}:{folder}")]
+            kept += len(remaining[tenant]) - len(others)
+            remaining[tenant] = others
+        if kept:
+            report.in_doubt += kept
+            report.skip(
+                options.origin,
+                f"{folder} is empty now and had {kept} documents; they stay. If they are really gone, delete"
+                f" the folder, or run `contextrouter ingest {options.job or options.origin} --remove`.",
+            )
+    return remaining
 
 
 def _doubt(

@@ -18,6 +18,7 @@ from contextrouter.errors import IngestError
 from contextrouter.model import Document, Fact
 from contextrouter.runtime.plugin_calls import as_plain
 from contextrouter.scope import SENSITIVITIES, SHARED
+from contextrouter.text.characters import is_blank
 from contextrouter.text.fields import body
 
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
@@ -278,7 +279,7 @@ def _finish_chunks(document: Document, chunks: Iterable[Document]) -> tuple[Docu
     """Give every chunk its parent, a unique id, and labels as strict as its document's. Drop blank chunks."""
     result: list[Document] = []
     ids = {document.id, ""}
-    for number, chunk in enumerate(chunk for chunk in chunks if chunk.content.strip()):
+    for number, chunk in enumerate(chunk for chunk in chunks if not is_blank(chunk.content)):
         id = chunk.id if chunk.id not in ids else f"{document.id}#{number}"
         while id in ids:
             id += "'"

@@ -83,6 +83,16 @@ class SupportsNotRead(Protocol):
 
 
 @runtime_checkable
+class SupportsEmptyFolders(Protocol):
+    """A source that names the folders that hold nothing now: a share that is not mounted is such a folder.
+
+    Each ends in `/`. The store keeps the documents whose ids begin with one, until a run is told to remove.
+    """
+
+    empty_folders: Sequence[str]
+
+
+@runtime_checkable
 class SupportsSize(Protocol):
     """A source that knows how many documents it lists, so that progress has an end."""
 

@@ -56,9 +56,12 @@ def heading_of(citation: Citation, connection: str, document: Document, name: st
 def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], str]) -> Mapping[str, str]:
     """Return the names of the documents that share title and connection with another one, by their ids."""
     names: dict[tuple[str, str, str | None], dict[str, str]] = {}
-    for envelope in envelopes:
+    titles = [title_of(envelope.document) for envelope in envelopes]
+    if len({*titles}) == len(titles):
+        return {}
+    for envelope, title in zip(envelopes, titles, strict=True):
         document = envelope.document
-        key = (title_of(document), connection(envelope), document.compartment)
+        key = (title, connection(envelope), document.compartment)
         id = identity_of(document)
         names.setdefault(key, {})[id] = document.url if _ADDRESS.match(document.url) else id
     return {id: name for group in names.values() if len(group) > 1 for id, name in group.items()}
@@ -85,13 +88,10 @@ def visible_document(document: Document) -> Document:
 def _page_of(document: Document, question: str) -> int | None:
     """Return the page of a piece that has most words of the question, the first of equals."""
     metadata = document.metadata
-    page, start, pages = _whole(metadata.get("page")), metadata.get("start"), further_pages(document)
-    if page is None or not isinstance(start, int) or not pages:
+    page, pages = _whole(metadata.get("page")), further_pages(document)
+    if page is None or not pages:
         return page
-    numbers, cuts = [page], [0]
-    for number, cut in pages:
-        numbers.append(number)
-        cuts.append(cut - start)
+    numbers, cuts = [page, *[number for number, _ in pages]], [0, *[begin for _, begin in pages]]
     words = {*analyse(question)} - {""}
     texts = [document.content[begin:end] for begin, end in pairwise([*cuts, len(document.content)])]
     counts = [len(words.intersection(analyse(text))) for text in texts]
@@ -101,7 +101,7 @@ def _page_of(document: Document, question: str) -> int | None:
 def _headings(document: Document) -> tuple[str, ...]:
     """Return the headings of a document below its title."""
     headings = tuple([one_line(part) for part in document.path])
-    return headings[1:] if headings[:1] == (title_of(document),) else headings
+    return headings[1:] if headings and headings[0] == title_of(document) else headings
 
 
 def _url_that_opens(document: Document, file: str, page: int | None) -> str:
@@ -110,8 +110,10 @@ def _url_that_opens(document: Document, file: str, page: int | None) -> str:
         if not file:
             return url
         url = Path(file).as_uri()
+    if not page or "#" in url:
+        return url
     is_pdf = document.media_type == _PDF or url.lower().endswith(".pdf")
-    return f"{url}#page={page}" if page and is_pdf and "#" not in url else url
+    return f"{url}#page={page}" if is_pdf else url
 
 
 def _whole(value: object) -> int | None:

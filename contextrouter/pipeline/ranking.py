@@ -115,13 +115,16 @@ def _stage_view(name: str, context: StageContext, seal: Callable[..., Envelope |
 def _check_returned(
     name: str,
     before: Sequence[Envelope],
-    returned: Iterable[Envelope],
+    returned: object,
     sealed: Mapping[int, Envelope],
     scope: Scope | None,
 ) -> tuple[list[Envelope], list[Envelope]]:
     """Sort what a stage returned into live and lost. Provenance is the router's seal: it can be carried on,
     not made.
     """
+    if not isinstance(returned, Iterable):
+        message = f"apply() returned {type(returned).__name__}, not a list of envelopes"
+        raise ContractError(message, law="stages return envelopes", plugin=name)
     texts = {_text(envelope) for envelope in before} if sealed else set()
     before_by_seal = {id(envelope.provenance): envelope for envelope in before}
     live: list[Envelope] = []

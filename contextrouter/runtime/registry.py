@@ -67,8 +67,13 @@ class Registry:
                     " settings file."
                 )
             for path in sorted(folder.glob("*.py")):
-                if path.stem.isidentifier() and not path.stem.startswith("_"):
-                    files.setdefault(path.stem, path)
+                if not path.stem.isidentifier() or path.stem.startswith("_"):
+                    continue
+                if path.resolve() != files.setdefault(path.stem, path).resolve():
+                    self.warnings.append(
+                        f"Plugin file {str(path)!r} is not used, because {str(files[path.stem])!r} has its"
+                        " name. Rename one of them."
+                    )
         return files
 
     def _every_entry(self) -> Any:

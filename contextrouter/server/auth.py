@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,9 +30,12 @@ from contextrouter.settings import AccessKey, Serve, Settings
 PREFIX = "cr_"
 MOST_BUCKETS = 100_000
 """Callers whose rate is kept; of more, the one that has not asked for longest begins anew."""
-FORWARDED = frozenset(
-    ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+FORWARDED = re.compile(
+    r"forwarded|via|x-(?:original-)?forwarded.*|(?:x-|true-|cf-|fastly-)(?:real|client|connecting|cluster-client)-ip"
+    r"|x-envoy-external-address",
+    re.IGNORECASE,
 )
+"""Headers by which proxies say for whom they ask."""
 NO_PROXY = (
     "Without keys this server answers programs of this machine only, and this request came through a proxy."
     " Make a key with `contextrouter keys new NAME`."
@@ -125,7 +129,7 @@ class Access:
     def caller(self, authorization: str, host: str, headers: Iterable[str] = ()) -> Caller:
         """Return the caller of a request with these names of `headers`. Raises Refused (401, 403)."""
         if self.keyless:
-            if not FORWARDED.isdisjoint(map(str.casefold, headers)):
+            if any(map(FORWARDED.fullmatch, headers)):
                 raise Refused(403, "forwarded_request", NO_PROXY)
             name = _host_name(host)
             if not (is_loopback(name) or name in self._hosts):  # a page of the web, whose name leads here

@@ -96,12 +96,13 @@ def stage_context(
     notes: list[str] | None = None,
     intent: Intent | None = None,
 ) -> StageContext:
-    """Make a context whose `seal` works like the router's: it returns None for a document out of scope.
+    """Make a context whose `seal` works like the router's: it needs the source, and returns None for a
+    document out of scope.
 
     Every envelope that it makes is added to `sealed`, and every note of the stage to `notes`.
     """
 
-    def seal(hit: Hit, *, source: str = "docs", **fields: Any) -> Envelope | None:
+    def seal(hit: Hit, *, source: str) -> Envelope | None:
         if scope is not None and not scope.allows(hit.document):
             return None
         sealed_envelope = envelope(hit.document, score=hit.score, source=source)

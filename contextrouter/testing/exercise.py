@@ -183,19 +183,22 @@ class Interpreting(Exercise):
     refusals = (RequestRefused,)
 
     async def inputs(self, subject: Subject, plugin: Any) -> list[Any]:
-        """Return three questions. The last intent is already filled."""
+        """Return the questions bare, and as intents that earlier interpreters filled."""
         questions = subject.questions or (
             "What is machine learning?",
             "Compare the Moon and the Sun since 2025-01-31",
         )
-        filled = Intent(
-            question="Who founded OpenAI?",
-            queries=("Who founded OpenAI?", "founders of OpenAI"),
-            entities=("OpenAI",),
-            concepts=("Companies",),
-            attributes={"told": [1, 2]},
-        )
-        return [*(Intent(question=text, queries=(text,)) for text in questions), filled]
+        filled = [
+            Intent(
+                question=text,
+                queries=(text, "founders of OpenAI"),
+                entities=("OpenAI",),
+                concepts=("Companies",),
+                attributes={"told": [1, 2]},
+            )
+            for text in (*questions, "Who founded OpenAI?")
+        ]
+        return [*(Intent(question=text, queries=(text,)) for text in questions), *filled]
 
     def hostile(self, plugin: Any, text: str) -> list[Any]:
         """Return the text as the question. The router refuses a blank one."""

@@ -69,9 +69,17 @@ class Legs(Provider):
         return cls({"text": hits("a b c", [3.0, 2.0, 1.0]), "vector": hits("c d", [0.9, 0.8])})
 
     async def search(self, query: Query) -> Sequence[Hit]:
-        """Return the first of the leg's hits."""
+        """Return the first of the leg's hits; on the leg `text` those with all phrases."""
         self.queries.append(query)
-        return [hit for hit in self.by_leg[query.leg] if admits(hit.document, query)][: max(query.limit, 0)]
+        hits = [hit for hit in self.by_leg[query.leg] if admits(hit.document, query)]
+        if query.leg in self.phrase_legs:
+            hits = [hit for hit in hits if _has_phrases(hit.document, query)]
+        return hits[: max(query.limit, 0)]
+
+
+def _has_phrases(document: Document, query: Query) -> bool:
+    text = f"{document.title}\n{document.content}".casefold()
+    return all(any(phrase.casefold() in text for phrase in group) for group in query.required)
 
 
 class Raising(Connector):

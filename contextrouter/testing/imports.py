@@ -36,12 +36,12 @@ def third_party(cls: type) -> tuple[str, ...]:
     """
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None) or ""
-    if not _importable(cls.__module__):
+    if not importable(cls.__module__):
         return _find_imports("", path) if path.endswith(".py") else ()
     return _find_imports(cls.__module__, "")
 
 
-def _importable(name: str) -> bool:
+def importable(name: str) -> bool:
     """Whether another interpreter finds the module by its name. A plugin file has none."""
     return PathFinder.find_spec(name.partition(".")[0], None) is not None
 

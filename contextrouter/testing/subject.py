@@ -55,15 +55,15 @@ class Subject:
         """Return the answers to all inputs of the exercise, in comparable form."""
         exercise = self.exercise
         return [
-            self._summary(await exercise.call(plugin, item)) for item in await exercise.inputs(self, plugin)
+            self.summarize(await exercise.call(plugin, item)) for item in await exercise.inputs(self, plugin)
         ]
 
-    def _summary(self, answer: Any) -> Any:
+    def summarize(self, answer: Any) -> Any:
         """Return an answer in comparable form. One of another type is a text: the laws of types name it."""
         try:
             return self.exercise.summarize(answer)
         except (AttributeError, TypeError, ValueError):
-            return shorten(answer, 200)
+            return shorten(answer, 200) if isinstance(answer, list | tuple) else type(answer).__name__
 
     async def session(self, plugin: Any) -> list[Any]:
         """Open the instance, collect its answers and close it."""

@@ -32,6 +32,8 @@ def flaw(value: msgspec.Struct, prefix: str = "") -> str:
         if not _fits(field, hint):
             if key := _odd_key(field):
                 return f"a key of {path} is {key}, not a text"
+            if (item := _odd_item(field, hint)) is not None:
+                return f"an item of {path} is {item}, not {_type_words(get_args(hint)[0])}"
             return f"{path} is {type_name(field)}, not {_type_words(hint)}"
         for part in _nouns(field):
             if message := flaw(part, f"{path}."):
@@ -58,6 +60,15 @@ def _odd_key(field: object) -> str:
     """Return the type of the first key of a mapping that is no text; empty: there is none."""
     keys = field if isinstance(field, Mapping) else ()
     return next((type_name(key) for key in keys if not isinstance(key, str)), "")
+
+
+def _odd_item(field: object, hint: Any) -> str | None:
+    """Return the type of the first item that does not fit into a list or tuple; None: it is no such thing."""
+    if get_origin(hint) not in (tuple, list, Sequence) or not isinstance(field, list | tuple):
+        return None
+    part = get_args(hint)[0]
+    fits = is_number if part is float else lambda item: _fits(item, part)
+    return next((type_name(item) for item in field if not fits(item)), None)
 
 
 def _nouns(field: Any) -> list[Any]:

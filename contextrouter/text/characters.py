@@ -1,8 +1,9 @@
-"""Lone surrogates: halves of characters that no encoding can carry. They become U+FFFD."""
+"""Lone surrogates, which no encoding can carry, become U+FFFD; and texts that show no character."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +32,11 @@ def whole_characters(noun: N) -> N:
     repaired = {name: _repair(value) for name, value in values.items()}
     changes = {name: value for name, value in repaired.items() if value is not values[name]}
     return msgspec.structs.replace(noun, **changes) if changes else noun
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows nothing: blank space, and characters without a form, such as a byte order mark."""
+    return not any(not char.isspace() and unicodedata.category(char) not in ("Cc", "Cf") for char in text)
 
 
 def whole_texts(texts: tuple[str, ...]) -> tuple[str, ...]:

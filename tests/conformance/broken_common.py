@@ -287,6 +287,12 @@ class ParsesQuotes(Shelf):
         return await super().search(query)
 
 
+@breaks("nothing_is_printed")
+class Prints(Shelf):
+    async def open(self) -> None:
+        print("hello from open")  # noqa: T201 - that is the fault
+
+
 @breaks("cancelled_it_leaves_at_once")
 class LeavesSlowly(Shelf):
     async def search(self, query: Query) -> Sequence[Hit]:

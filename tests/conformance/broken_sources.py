@@ -30,6 +30,12 @@ class Changing(Shelf):
 @breaks("legs_are_named")
 class SameLegTwice(Shelf):
     legs = ("text", "text")
+    phrase_legs = ()
+
+
+@breaks("phrases_are_honoured")
+class IgnoresPhrases(Shelf):
+    legs = ("text",)
 
 
 @breaks("example_has_answers")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -47,6 +49,16 @@ class UnknownLevelsArePublic(Store):
             )
 
         return (await self.behind(query, kept, 10_000, scope=None))[: query.limit]
+
+
+@breaks("writes_never_block")
+class WritesSlowly(Store):
+    """Blocks where somebody else waits, which spares the tests the time of all other writes."""
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        if len(asyncio.all_tasks()) == 3:
+            time.sleep(0.6)  # noqa: ASYNC251 - that is the fault
+        await super().upsert(entries)
 
 
 @breaks("scope_narrows_before_the_limit")

@@ -109,6 +109,17 @@ class ScoresPlaces(Overlap):
         return [score - place for place, score in enumerate(await super().score(query, documents))]
 
 
+@breaks("pointwise_scores_stand_alone")
+class ScoresAgainstTheBest(Overlap):
+    """Divides by the best score of all, and says that each score stands alone."""
+
+    pointwise = True
+
+    async def score(self, query: str, documents: Sequence[Document]) -> Sequence[float]:
+        scores = await super().score(query, documents)
+        return [score / (max(scores) or 1.0) for score in scores]
+
+
 @breaks("reranker_keeps_every_document")
 class DropsBlanks(Overlap):
     async def apply(self, envelopes: Sequence[Envelope], context: StageContext) -> Sequence[Envelope]:
@@ -175,6 +186,21 @@ class NeedsAWord(Hashing):
         if query and not texts[0].strip():
             raise ValueError("empty text")
         return await super().embed(texts)
+
+
+@breaks("same_answer_in_another_process")
+class HashesWords(Hashing):
+    """Counts words by what `hash()` makes of them."""
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
+        return [self.counted(text) for text in texts]
+
+    def counted(self, text: str) -> list[float]:
+        vector = [0.0] * self.dimensions
+        for word in text.split():
+            vector[hash(word) % self.dimensions] += 1.0
+        length = sum(value * value for value in vector) ** 0.5 or 1.0
+        return [value / length for value in vector]
 
 
 class Cutting(Lines):

@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 
 import pytest
 
@@ -19,6 +20,7 @@ from contextrouter import Document, Query
 from contextrouter.builtin.embedders.vertex import VertexEmbedder
 from contextrouter.builtin.generators.vertex import VertexGenerator
 from contextrouter.builtin.providers.vertex import Vertex, lookup
+from contextrouter.builtin.providers.vertex.data_objects import Row
 from contextrouter.builtin.stages.vertex import VertexReranker
 from contextrouter.contracts import Entry, Plugin
 from contextrouter.errors import SourceError
@@ -36,11 +38,15 @@ def store() -> Vertex:
 
 
 class Emptied(Vertex):
-    """The laws expect a store that has what they put in, and nothing else."""
+    """The laws expect a store that has what they put in, and nothing else: also when it is opened again."""
+
+    emptied = False
 
     async def open(self) -> None:
         await super().open()
-        await self.clear()
+        if not self.emptied:
+            await self.clear()
+            self.emptied = True
 
 
 class TestStore(ProviderSuite):
@@ -128,6 +134,24 @@ async def test_objects_that_are_there_already_are_no_error_in_a_batch():
         entries = [Entry(document=each, chunks=[each], vectors={"vector": [X]}) for each in (moon, more)]
         await vertex.upsert(entries)
         assert set(await vertex.fingerprints()) == {"moon", "more"}
+
+
+async def test_an_object_is_created_once_and_an_old_etag_changes_nothing():
+    """What the turns of processes depend on."""
+    async with filled() as vertex:
+        collection = vertex._get_collection()
+        assert await collection.create_new(Row("turn", {"role": "turn"}))
+        assert not await collection.create_new(Row("turn", {"role": "turn"}))
+        old = await collection.get("turn")
+        assert old is not None
+        await collection.replace_unchanged(Row("turn", {"role": "turn", "id": "new"}), old, monotonic() + 60)
+        await collection.delete_unchanged(old)
+        present = await collection.get("turn")
+        assert present is not None, "the old etag removes nothing"
+        with pytest.raises(SourceError):
+            await collection.replace_unchanged(Row("turn", {"role": "turn"}), old, monotonic() + 60)
+        await collection.delete_unchanged(present)
+        assert await collection.get("turn") is None
 
 
 async def test_counts_and_filters_of_missing_labels_agree():

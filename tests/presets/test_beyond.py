@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from support.example import CommandLine
 from support.model_server import ModelServer
 from support.presets import fill, ids, ingest, note, piece, system
@@ -17,8 +18,6 @@ from support.serving import ScriptedGenerator, serve_router
 
 from contextrouter import Hit, Query, Scope, SettingsError
 from contextrouter.runtime.registry import Registry
-from contextrouter.server.auth import Caller
-from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.settings.presets import preset_names
 from contextrouter.testing import Fixed, Raising, hit
 
@@ -238,15 +237,12 @@ async def test_one_settings_file_serves_rest_openai_and_mcp(tmp_path: Path):
         rest = (await ask("/v1/route", {"question": "What about tides?"})).json
         body = {"model": "contextrouter", "messages": [{"role": "user", "content": "What about tides?"}]}
         chat = (await ask("/v1/chat/completions", body)).json
+        async with Client(streamable_http_client(f"{ask.url}/mcp")) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            reply = await client.call_tool("route", {"question": "What about tides?"})
     assert rest["outcome"] == chat["contextrouter"]["outcome"] == "answered"
-    async with (
-        system(tmp_path, "evidence") as router,
-        Client(make_mcp_server(router, lambda _: Caller(name="x"))) as client,
-    ):
-        tools = {tool.name for tool in (await client.list_tools()).tools}
-        told = await client.call_tool("route", {"question": "What about tides?"})
-    assert tools == {"route", "facts"}
-    assert "### [1] a" in str(told)
+    assert tools == {"route", "facts", "search", "fetch"}
+    assert "### [1] a" in str(reply)
 
 
 @pytest.mark.case("B14")
@@ -282,10 +278,12 @@ def test_eval_compares_presets_and_a_shadow_source(
     apart = json.loads(cli("eval", "judged.jsonl", "--shadow", "news", *metric, cwd=tmp_path).out)
     means = {name: summary["means"]["Success@5"] for name, summary in apart.items()}
     assert means == {"settings.toml": 0.0, "settings.toml: news": 1.0}
-    both = ("--compare", "settings.toml", "--compare", "multisource")
-    compared = json.loads(cli("eval", "judged.jsonl", *both, *metric).out)
-    means = {name: summary["means"]["Success@5"] for name, summary in compared.items()}
-    assert means == {"settings.toml": 0.0, "multisource": 1.0}
+    for both in (("--compare", "multisource"), ("--compare", "settings.toml", "--compare", "multisource")):
+        compared = json.loads(cli("eval", "judged.jsonl", *both, *metric).out)
+        means = {name: summary["means"]["Success@5"] for name, summary in compared.items()}
+        assert means == {"settings.toml": 0.0, "multisource": 1.0}
+    misspelt = cli("eval", "judged.jsonl", "--compare", "multisorce")
+    assert (misspelt.code, "Did you mean 'multisource'?" in misspelt.err) == (2, True)
     wrong = cli("eval", "judged.jsonl", "--shadow", "nws")
     assert (wrong.code, "'nws' is not defined" in " ".join(wrong.err.split())) == (2, True)
 

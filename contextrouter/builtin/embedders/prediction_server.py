@@ -1,6 +1,7 @@
 """A local stand-in for the embedding models of Vertex AI, for examples and tests: vectors made of hashes.
 
-It refuses more than 250 texts in a request. Vectors are not of length 1, as those of shortened models.
+It refuses more than 250 texts or 20,000 words in a request, and long texts that it may not cut. Vectors
+are not of length 1, as those of shortened models.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from contextrouter.builtin.shared.google_cloud.grpc_server import GrpcServer, Rpc
 
-MOST_TEXTS = 250
+MOST_TEXTS, MOST_WORDS, LONGEST = 250, 20_000, 2_048  # of a request; words of one text
 
 
 class PredictionServer(GrpcServer):
@@ -42,6 +43,11 @@ class PredictionServer(GrpcServer):
         instances = [json_format.MessageToDict(instance) for instance in raw.instances]
         if len(instances) > MOST_TEXTS:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{len(instances)} instances; at most 250")
+        lengths = [len(item["content"].split()) for item in instances]
+        cuts = raw.parameters.struct_value.fields["autoTruncate"].bool_value
+        if sum(lengths) > MOST_WORDS or (max(lengths) > LONGEST and not cuts):
+            message = f"the input token count is {sum(lengths)}; at most {MOST_WORDS}, {LONGEST} of one text"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
         size = int(raw.parameters.struct_value.fields["outputDimensionality"].number_value)
         self.asked.append(([item["content"] for item in instances], instances[0]["task_type"]))
         predictions = [

@@ -70,7 +70,10 @@ class PostgresFacts(FactSource):
         if dsn and store is not None:
             raise ValueError("dsn and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Postgres):
-            raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'postgres'.")
+            raise ValueError(
+                f"store is a {type(store).__name__}; name a provider that uses 'postgres', or use facts of"
+                " its own kind."
+            )
         self._store = store
         self.embedder = store.embedder if store is not None else None
         self.entity_threshold = check_threshold(entity_threshold)

@@ -62,7 +62,10 @@ class SqliteFacts(FactSource):
         if path and store is not None:
             raise ValueError(f"path {path!r} and a store are both given; give one of them.")
         if store is not None and not isinstance(store, Sqlite):
-            raise ValueError(f"store is a {type(store).__name__}; name a provider that uses 'sqlite'.")
+            raise ValueError(
+                f"store is a {type(store).__name__}; name a provider that uses 'sqlite', or use facts of"
+                " its own kind."
+            )
         self._store = store
         self.embedder = store.embedder if store is not None else None
         threshold = check_threshold(entity_threshold)

@@ -52,8 +52,8 @@ LAWS: Mapping[str, tuple[Law, ...]] = {
     "interpreter": (*_COMMON, *interpreters.LAWS),
     "stage": _STAGES,
     "reranker": (*_STAGES, *stages.OF_RERANKERS),
-    "embedder": (*_COMMON, *embedders.LAWS),
-    "transform": (*_COMMON, *transforms.LAWS),
+    "embedder": (*_COMMON, *calls.OF_WHAT_IS_STORED, *embedders.LAWS),
+    "transform": (*_COMMON, *calls.OF_WHAT_IS_STORED, *transforms.LAWS),
     "generator": (*_COMMON, *generators.LAWS),
 }
 """Kind -> its laws: the gates, those of every plugin, those of the kind. A reranker has more than a stage."""

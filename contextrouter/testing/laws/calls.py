@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 from contextrouter.contracts import Plugin
 from contextrouter.testing import measure
+from contextrouter.testing.fresh_process import answers_elsewhere
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, describe_error, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import HOSTILE
 
 CALLS = 20
+ROUNDING = 0.01
 STALL = 0.1
 """Seconds for which a call may keep the event loop to itself."""
 LEAVE = 0.25
@@ -38,7 +43,7 @@ async def concurrent_calls_agree_with_serial_ones(subject: Subject) -> None:
     async with subject.open_plugin() as plugin:
         exercise = subject.exercise
         serial = [
-            exercise.summarize(await exercise.call(plugin, item)) for item in await _many(subject, plugin)
+            subject.summarize(await exercise.call(plugin, item)) for item in await _many(subject, plugin)
         ]
         check_same(serial, await call_together(subject, plugin), "called twenty times at once, it")
 
@@ -54,7 +59,7 @@ async def call_together(subject: Subject, plugin: Plugin) -> list[Any]:
     inputs = await _many(subject, plugin)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(subject.exercise.call(plugin, item)) for item in inputs]
-    return [subject.exercise.summarize(task.result()) for task in tasks]
+    return [subject.summarize(task.result()) for task in tasks]
 
 
 @law
@@ -69,12 +74,15 @@ async def inputs_are_not_changed(subject: Subject) -> None:
 
 
 def _difference(before: str, after: str) -> str:
-    at = next(
-        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
-        min(len(before), len(after)),
-    )
+    at = _first_place(before, after)
     start = max(0, at - 20)
     return f"…{before[start : at + 30]}… to …{after[start : at + 30]}…"
+
+
+def _first_place(before: str, after: str) -> int:
+    """Return where two texts begin to differ."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(before), len(after)))
 
 
 @law
@@ -92,11 +100,20 @@ async def no_text_is_an_error(subject: Subject) -> None:
 
 
 @law
+async def nothing_is_printed(subject: Subject) -> None:
+    """No method prints: stdout belongs to the program, which may write JSON there. Use `logging`."""
+    with redirect_stdout(StringIO()) as printed:
+        await subject.session(subject.make())
+    if printed.getvalue():
+        raise Broken(f"it printed {shorten(printed.getvalue())}")
+
+
+@law
 async def cancelled_it_leaves_at_once(subject: Subject) -> None:
     """A cancelled call ends at once, as cancelled, and the plugin still works."""
     async with subject.open_plugin() as plugin:
         inputs = await subject.exercise.inputs(subject, plugin)
-        expected = subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0]))
+        expected = subject.summarize(await subject.exercise.call(plugin, inputs[0]))
 
         async def cancel_after(pause: float) -> float:
             return await _cancel_call(subject, plugin, inputs[0], pause)
@@ -107,7 +124,7 @@ async def cancelled_it_leaves_at_once(subject: Subject) -> None:
                 raise Broken(f"a cancelled call took {took:.2f} s and more to end")
         check_same(
             expected,
-            subject.exercise.summarize(await subject.exercise.call(plugin, inputs[0])),
+            subject.summarize(await subject.exercise.call(plugin, inputs[0])),
             "after a cancelled call, it",
         )
 
@@ -168,14 +185,42 @@ def _first_difference(before: Any, after: Any) -> tuple[Any, Any]:
         if isinstance(before, tuple) and not isinstance(pairs[0][0], list | tuple):
             return (before[0], pairs[0][0]), (after[0], pairs[0][1])
         before, after = pairs[0]
+    if isinstance(before, str) and isinstance(after, str):
+        start = max(0, _first_place(before, after) - 30)
+        return before[start:], after[start:]
     return before, after
 
 
+@law
+async def same_answer_in_another_process(subject: Subject) -> None:
+    """The example gives the same answer in a fresh process: vectors and ids are stored, and compared later.
+    Python's `hash()` of a text is another in each process.
+    """
+    if (elsewhere := await asyncio.to_thread(answers_elsewhere, subject.cls)) is None:
+        return
+    here = json.loads(json.dumps(await subject.session(subject.cls.example())))
+    if not _alike(here, elsewhere):
+        old, new = _first_difference(here, elsewhere)
+        raise Broken(f"in another process it answered {shorten(new)}, here {shorten(old)}")
+
+
+def _alike(here: Any, elsewhere: Any) -> bool:
+    """Whether two answers are equal; numbers may differ by what rounding does."""
+    if isinstance(here, list) and isinstance(elsewhere, list):
+        pairs = zip(here, elsewhere, strict=False)
+        return len(here) == len(elsewhere) and all(_alike(a, b) for a, b in pairs)
+    if isinstance(here, float) and isinstance(elsewhere, float):
+        return abs(here - elsewhere) < ROUNDING
+    return bool(here == elsewhere)
+
+
+OF_WHAT_IS_STORED: tuple[Law, ...] = (same_answer_in_another_process,)
 LAWS: tuple[Law, ...] = (
     same_answer_twice,
     concurrent_calls_agree_with_serial_ones,
     inputs_are_not_changed,
     no_text_is_an_error,
+    nothing_is_printed,
     cancelled_it_leaves_at_once,
     event_loop_is_never_stalled,
 )

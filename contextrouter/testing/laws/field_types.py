@@ -18,11 +18,13 @@ from contextrouter.contracts import (
     SupportsGraph,
     SupportsNeighbours,
     SupportsStatistics,
+    Transform,
 )
-from contextrouter.model import Query
+from contextrouter.model import Document, Fact, Query
 from contextrouter.testing import texts
 from contextrouter.testing.exercise import make_query
 from contextrouter.testing.kit import Law, law
+from contextrouter.testing.laws.sources import hits_of
 from contextrouter.testing.messages import Broken
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.type_flaws import flaw, is_number, type_name
@@ -39,6 +41,8 @@ async def fields_have_their_types(subject: Subject) -> None:
                     _check_numbers(vector, "a vector holds")
             else:
                 _check_answer(answer)
+            if isinstance(plugin, Transform):
+                _check_findings(answer)
         if isinstance(plugin, Reranker):
             _check_numbers(await plugin.score("moon", texts.library()), "a score is")
 
@@ -66,7 +70,8 @@ async def _answers_of_abilities(subject: Subject, plugin: Any) -> AsyncIterator[
         for query in queries:
             yield list(await plugin.entities(query))
     if isinstance(plugin, Source):
-        ids = [hit.document.id for query in queries for hit in await plugin.search(query)]
+        answers = [await plugin.search(query) for query in queries]
+        ids = [hit.document.id for answer in answers for hit in hits_of(answer)]
         if isinstance(plugin, SupportsFetch):
             yield list(await plugin.fetch(ids))
         if isinstance(plugin, SupportsNeighbours):
@@ -81,6 +86,21 @@ def _check_answer(answer: Any) -> None:
     for item in answer if isinstance(answer, list | tuple) else [answer]:
         if isinstance(item, msgspec.Struct) and (message := flaw(item)):
             raise Broken(f"in a {type(item).__name__}, {message}")
+
+
+def _check_findings(documents: Iterable[Any]) -> None:
+    """Check the facts and problems that a transform hands on in metadata."""
+    for document in documents:
+        metadata = document.metadata if isinstance(document, Document) else {}
+        for key, kind, words in (("facts", Fact, "a Fact"), ("problems", str, "a text")):
+            items = metadata.get(key, ())
+            odd = [item for item in items if not isinstance(item, kind)] if _is_list(items) else [items]
+            if odd:
+                raise Broken(f"metadata[{key!r}] holds {type_name(odd[0])}, not {words} in a list")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def _check_numbers(values: Iterable[Any], subject_words: str) -> None:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextrouter.model import Intent, Request
-from contextrouter.testing.builders import interpreter_context
+from contextrouter.model import Intent
 from contextrouter.testing.kit import Law, law
 from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 
-_KEPT = ("entities", "concepts", "facets")
+_KEPT = ("queries", "entities", "concepts", "facets")
 
 
 async def _interpret_inputs(subject: Subject, plugin: Any) -> list[tuple[Intent, Any]]:
-    return [
-        (original, await plugin.interpret(original, interpreter_context(Request(question=original.question))))
-        for original in await subject.exercise.inputs(subject, plugin)
+    """Return the inputs with the intents made of them. Other answers break the first law."""
+    pairs = [
+        (item, await subject.exercise.call(plugin, item))
+        for item in await subject.exercise.inputs(subject, plugin)
     ]
+    return [(original, intent) for original, intent in pairs if isinstance(intent, Intent)]
 
 
 @law
 async def answers_are_intents(subject: Subject) -> None:
     """interpret() returns an Intent."""
     async with subject.open_plugin() as plugin:
-        for original, intent in await _interpret_inputs(subject, plugin):
+        for original in await subject.exercise.inputs(subject, plugin):
+            intent = await subject.exercise.call(plugin, original)
             if not isinstance(intent, Intent):
                 raise Broken(f"{shorten(original.question)} was interpreted as {shorten(intent)}")
 
@@ -51,8 +53,8 @@ async def queries_are_not_blank(subject: Subject) -> None:
 
 @law
 async def what_was_known_is_kept(subject: Subject) -> None:
-    """An interpreter only adds: the entities, concepts, facets and attributes of its input stay. Of its
-    labels it may choose some.
+    """An interpreter only adds: the queries, entities, concepts, facets and attributes of its input stay. Of
+    its labels it may choose some.
     """
     async with subject.open_plugin() as plugin:
         for original, intent in await _interpret_inputs(subject, plugin):

@@ -6,7 +6,9 @@ import asyncio
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from contextrouter.contracts import Plugin
 from contextrouter.testing import measure
@@ -144,13 +146,27 @@ async def instances_share_no_state(subject: Subject) -> None:
     try:
         await neighbour.open()
         await subject.session(instance)
+        await _ask_something_new(subject)
         await subject.exercise.prepare(subject, neighbour)
-        check_same(alone, await subject.answers(neighbour), "after another instance was used and closed, it")
+        beside = await subject.answers(neighbour)
     finally:
         await neighbour.aclose()
     changed = [name for name, value in _mutable_state(subject.cls).items() if before.get(name) != value]
     if changed:
         raise Broken(f"use changed {changed[0]}, which all instances share")
+    check_same(alone, beside, "after another instance was used and closed, it")
+
+
+async def _ask_something_new(subject: Subject) -> None:
+    """Ask an instance what no law asked before: a cache that all share has the other questions already."""
+    plugin = subject.make()
+    try:
+        await plugin.open()
+        for item in subject.exercise.hostile(plugin, f"moon and tides of {uuid4().hex}"):
+            with suppress(*subject.exercise.refusals):
+                await subject.exercise.call(plugin, item)
+    finally:
+        await plugin.aclose()
 
 
 def _mutable_state(cls: type[Plugin]) -> dict[str, str]:

@@ -27,9 +27,19 @@ _LONG_AGO = Period(end=datetime(1971, 1, 1))
 
 
 async def _ask(subject: Subject, plugin: Any, **fields: Any) -> list[tuple[Query, Sequence[Hit]]]:
-    """Return each question on each leg, with its hits."""
+    """Return each question on each leg, with its hits. Other answers break the law `answers_are_hits`."""
+    return [(query, hits_of(answer)) for query, answer in await _answers(subject, plugin, **fields)]
+
+
+async def _answers(subject: Subject, plugin: Any, **fields: Any) -> list[tuple[Query, Any]]:
+    """Return each question on each leg, with its answer as it is."""
     inputs = [query.replace(**fields) for query in await subject.exercise.inputs(subject, plugin)]
     return [(query, await plugin.search(query)) for query in inputs]
+
+
+def hits_of(answer: Any) -> list[Hit]:
+    """Return the hits of an answer."""
+    return [hit for hit in answer if isinstance(hit, Hit)] if isinstance(answer, list | tuple) else []
 
 
 @law
@@ -49,7 +59,7 @@ async def example_has_answers(subject: Subject) -> None:
     guess.
     """
     async with subject.open_plugin() as plugin:
-        answers = await _ask(subject, plugin)
+        answers = await _answers(subject, plugin)
         silent = [leg for leg in plugin.legs if not any(hits for query, hits in answers if query.leg == leg)]
         if silent:
             questions = ", ".join(shorten(text, 40) for text in subject.active_questions)
@@ -63,7 +73,9 @@ async def example_has_answers(subject: Subject) -> None:
 async def answers_are_hits(subject: Subject) -> None:
     """search() returns a list or tuple of Hits around Documents."""
     async with subject.open_plugin() as plugin:
-        for query, hits in await _ask(subject, plugin):
+        answers = await _answers(subject, plugin)
+        answers += await _answers(subject, plugin, labels=("no such label",))
+        for query, hits in answers:
             if not isinstance(hits, list | tuple) or not all(isinstance(hit, Hit) for hit in hits):
                 raise Broken(f"{shorten(query.text)} on {query.leg!r} was answered with {shorten(hits)}")
 
@@ -88,7 +100,7 @@ async def best_come_first(subject: Subject) -> None:
             scores = [hit.score for hit in hits if hit.score is not None]
             if any(low < high for low, high in pairwise(scores)):
                 raise Broken(f"scores of {shorten(query.text)} on {query.leg!r} are {scores}")
-            single = await plugin.search(query.replace(limit=1))
+            single = hits_of(await plugin.search(query.replace(limit=1)))
             if hits and single and single[0].document.id != hits[0].document.id:
                 raise Broken(
                     f"with limit 1 {single[0].document.id!r} is best, with {query.limit}"
@@ -211,11 +223,8 @@ async def deadline_is_kept(subject: Subject) -> None:
     """A source answers by `query.deadline` or raises SourceTimeout; a distant deadline changes no answer."""
     async with subject.open_plugin() as plugin:
         inputs = await subject.exercise.inputs(subject, plugin)
-        calm = [subject.exercise.summarize(await plugin.search(query)) for query in inputs]
-        timed = [
-            subject.exercise.summarize(await plugin.search(q.replace(deadline=monotonic() + 30)))
-            for q in inputs
-        ]
+        calm = [subject.summarize(await plugin.search(query)) for query in inputs]
+        timed = [subject.summarize(await plugin.search(q.replace(deadline=monotonic() + 30))) for q in inputs]
         if calm != timed:
             raise Broken("with a deadline 30 s away the answer is another than with none")
         for seconds in (0.05, -1.0):
@@ -292,6 +301,19 @@ async def period_is_honoured(subject: Subject) -> None:
                     )
 
 
+@law
+async def phrases_are_honoured(subject: Subject) -> None:
+    """On each of `phrase_legs`, a search returns no document without a phrase that the query requires."""
+    async with subject.open_plugin() as plugin:
+        legs = [leg for leg in plugin.legs if leg in plugin.phrase_legs]
+        for query, hits in await _ask(subject, plugin, required=(("no such phrase anywhere",),)):
+            if hits and query.leg in legs:
+                raise Broken(
+                    f"{hits[0].document.id!r} came back on {query.leg!r} without the phrase; apply"
+                    " `query.required`, or set `phrase_legs = ()`"
+                )
+
+
 LAWS: tuple[Law, ...] = (
     legs_are_named,
     example_has_answers,
@@ -310,4 +332,5 @@ LAWS: tuple[Law, ...] = (
     filters_are_honoured,
     labels_are_honoured,
     period_is_honoured,
+    phrases_are_honoured,
 )

@@ -27,7 +27,8 @@ async def _apply_inputs(subject: Subject, plugin: Any) -> list[tuple[_Given, Seq
     results: list[tuple[_Given, Sequence[Envelope]]] = []
     for item in await subject.exercise.inputs(subject, plugin):
         returned = await plugin.apply(item[0], item[1])
-        results.append((item, [envelope for envelope in returned if isinstance(envelope, Envelope)]))
+        answer = returned if isinstance(returned, list | tuple) else ()
+        results.append((item, [envelope for envelope in answer if isinstance(envelope, Envelope)]))
     return results
 
 
@@ -97,7 +98,8 @@ async def nothing_in_nothing_out(subject: Subject) -> None:
     """No envelopes are no error."""
     async with subject.open_plugin() as plugin:
         returned = await plugin.apply((), stage_context("moon and tides"))
-        if any(not isinstance(envelope, Envelope) for envelope in returned):
+        answer = returned if isinstance(returned, list | tuple) else ()
+        if any(not isinstance(envelope, Envelope) for envelope in answer):
             raise Broken(f"for no envelopes it returned {shorten(returned)}")
 
 
@@ -188,6 +190,17 @@ async def score_goes_with_its_document(subject: Subject) -> None:
 
 
 @law
+async def pointwise_scores_stand_alone(subject: Subject) -> None:
+    """With `pointwise`, a document alone has the score that it has beside others: each is kept for itself."""
+    async with subject.open_plugin() as plugin:
+        library, scores = await _scores(plugin) if plugin.pointwise else ([], [])
+        for document, score in zip(library, scores, strict=False):
+            (alone,) = await plugin.score("moon and tides of the sea", [document])
+            if abs(alone - score) > 1e-3 * max(1.0, abs(score)):
+                raise Broken(f"{document.id!r} has the score {score!r} beside others, and alone {alone!r}")
+
+
+@law
 async def reranker_keeps_every_document(subject: Subject) -> None:
     """apply() passes all envelopes on, those without text last, in the order they had."""
     async with subject.open_plugin() as plugin:
@@ -203,5 +216,6 @@ OF_RERANKERS: tuple[Law, ...] = (
     one_score_per_document,
     reranker_scores_are_finite,
     score_goes_with_its_document,
+    pointwise_scores_stand_alone,
     reranker_keeps_every_document,
 )

@@ -7,11 +7,15 @@ from typing import Protocol, runtime_checkable
 from contextrouter.contracts import SupportsTenants, SupportsUpsert, SupportsVersion
 from contextrouter.model import Document
 from contextrouter.scope import SHARED
+from contextrouter.testing import measure
 from contextrouter.testing.kit import Law, law_of
 from contextrouter.testing.laws.store_documents import WORD, find_texts, store_entry
 from contextrouter.testing.messages import Broken, shorten
 from contextrouter.testing.subject import Subject
 from contextrouter.testing.texts import library
+
+WRITE_STALL = 0.2
+"""Seconds for which a write of a few documents may keep the event loop to itself."""
 
 
 @runtime_checkable
@@ -36,6 +40,27 @@ async def document_is_replaced_whole(subject: Subject) -> None:
                 raise Broken(f"after a document of 3 chunks was replaced by one of 1, {leg!r} finds {texts}")
         if not (await plugin.fingerprints()).keys() >= {"kit-tides", WORD}:
             raise Broken("an upsert of one document removed another")
+
+
+@law_of(SupportsUpsert)
+async def writes_never_block(subject: Subject) -> None:
+    """upsert() and delete() do not block the event loop: blocking work runs in a thread."""
+    async with subject.open_plugin() as plugin:
+        books = [store_entry(subject, plugin, document) for document in library()]
+        ids = [book.document.id for book in books]
+        name = ""
+
+        async def attempt() -> float:
+            nonlocal name
+            storing = await measure.stall(lambda: plugin.upsert(books))
+            deleting = await measure.stall(lambda: plugin.delete(ids))
+            name = "upsert" if storing > deleting else "delete"
+            return max(storing, deleting)
+
+        allowed = WRITE_STALL + 3 * await measure.idle()
+        took = await measure.shortest(attempt, allowed)
+        if took > allowed:
+            raise Broken(f"{name}() kept the event loop to itself for {took:.2f} s. Run it in a thread")
 
 
 @law_of(SupportsUpsert)
@@ -162,6 +187,7 @@ async def reopened_it_has_what_was_put_in(subject: Subject) -> None:
 
 LAWS: tuple[Law, ...] = (
     document_is_replaced_whole,
+    writes_never_block,
     upsert_again_changes_no_answer,
     upsert_of_nothing_is_harmless,
     fingerprints_are_those_stored,

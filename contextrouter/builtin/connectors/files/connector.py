@@ -98,6 +98,7 @@ class Files(Connector):
         self.problems: list[str] = []
         self.unread: list[str] = []
         self.not_read: dict[str, int] = {}
+        self.empty_folders: list[str] = []
 
     @classmethod
     def example(cls) -> Self:
@@ -163,6 +164,7 @@ class Files(Connector):
             for document in file.documents:
                 yield document.id, file.version, document
         unread += self._kept(known)
+        self.empty_folders = [folder for folder in listing.empty_folders if folder]
         self.problems, self.unread, self.not_read = problems, unread, dict(+not_read)
         if not listing.complete:
             raise SourceError(problems[len(listing.problems) - 1])

@@ -13,6 +13,7 @@ from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
 from contextrouter.builtin.connectors.markup import as_list, as_moment, first_heading, front_matter
 from contextrouter.model import Document
 from contextrouter.scope import SENSITIVITIES
+from contextrouter.text.characters import is_blank
 
 _WITH_FRONT_MATTER = ("text/markdown", "text/plain", "text/x-rst")
 _MARKDOWN = "text/markdown"
@@ -48,7 +49,7 @@ def file_documents(
         )
         if parsed.parts:  # its id without this is that of the file
             document = document.replace(metadata={**document.metadata, "part": part.name})
-        if document.content.strip():
+        if not is_blank(document.content):
             yield document, problems
 
 

@@ -18,11 +18,12 @@ from contextrouter.builtin.connectors.markup import Passage, json_passages, mark
 from contextrouter.builtin.shared.places import place_at
 from contextrouter.model import Document
 
-PARSED_BY = 3
+PARSED_BY = 4
 """Goes up when a file of the same bytes becomes another text."""
 SNIPPET_CHARACTERS = 200
 _CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
 _OF_WHOLE = ("page_starts", "cue_starts", "first_line")  # metadata that a passage does not have
+_EMPTY_JSON = (b"", b"{}", b"[]", b"null", b'""')
 _PARTS = "n"  # stands in the version of a part between the digest and the number of parts
 
 
@@ -85,8 +86,10 @@ class Reading:
             if unchanged:
                 return File(listed, version=version, unchanged=unchanged)
             kind = media.media_type(name, data)
-            if not data.strip() and (kind in TEXTS or kind not in READERS):
+            if _is_empty(kind, data):
                 return File(listed, is_empty=True)
+            if not data:
+                raise Unreadable("is empty: it has 0 bytes.")
             parsed = self.parse(name, data)
         except OSError as error:
             return File(listed, problems=(f"{name}: cannot be read ({error.strerror or error}).",))
@@ -123,15 +126,25 @@ class Reading:
         """The text of a file. Raises Unreadable."""
         kind = media.media_type(name, data)
         if kind in READERS and kind not in TEXTS:
-            return self._parser.parse(data, kind)
+            try:
+                return self._parser.parse(data, kind)
+            except Unreadable as error:
+                raise Unreadable(f"{error}{media.hint_of_other_kind(kind, data)}") from None
         text, wrong = decode(data, self._encoding)
         if text is None:
-            raise Unreadable(wrong)
+            raise Unreadable(f"{wrong}{media.hint_of_other_kind(kind, data)}")
         problems = [wrong] if wrong else []
         if kind in READERS:
             parsed = self._parser.parse(text.encode("utf-8", "replace"), kind)
             return with_problems(parsed, problems) if problems else parsed
         return Parsed(text=text, media_type=kind, problems=problems, metadata={"first_line": 1})
+
+
+def _is_empty(kind: str, data: bytes) -> bool:
+    """Whether a file that may be empty is: a text, a mailbox, or JSON without a value."""
+    if kind in READERS and kind not in TEXTS and kind != media.MBOX:
+        return False
+    return data.strip() in (_EMPTY_JSON if kind in media.JSON else (b"",))
 
 
 def with_problems(parsed: Parsed, problems: Sequence[str]) -> Parsed:

@@ -20,6 +20,7 @@ from contextrouter.builtin.connectors.files.patterns import Patterns
 
 MAX_DEPTH = 64
 NO_SUFFIX = "no suffix"
+HIDDEN = "hidden"
 
 
 class Listed(NamedTuple):
@@ -39,7 +40,8 @@ class Listing(NamedTuple):
     problems: list[str]
     unread: list[str]  # ids that exist and could not be taken; one that ends in "/" stands for all below it
     complete: bool
-    not_read: Counter[str]  # suffix -> number of files of a kind that is not read
+    empty_folders: list[str]  # each ends in "/"
+    not_read: Counter[str]  # suffix -> number of files of a kind that is not read; a hidden folder is one
 
 
 class Folder:
@@ -56,7 +58,7 @@ class Folder:
     def list(self) -> Listing:
         """Return what is there now. Raises OSError when the folder cannot be read."""
         root = self.path.resolve(strict=True)
-        listing = Listing({}, [], [], True, Counter())
+        listing = Listing({}, [], [], True, [], Counter())
         if root.is_file():
             self._take(root.name, str(root), root.stat(), listing)
             return listing
@@ -111,9 +113,12 @@ class Folder:
             )
             listing.unread.append(prefix)
             return
+        if not ordered:
+            listing.empty_folders.append(prefix)
         for entry in ordered:
             name = prefix + entry.name
             if entry.name.startswith("."):
+                listing.not_read[HIDDEN] += not self.patterns
                 continue
             if not _is_text(entry.name):
                 listing.problems.append(f"{name!r}: a name that is no text; rename it.")
@@ -123,7 +128,7 @@ class Folder:
                     yield from self._walk(entry.path, name + "/", listing, depth + 1)
                 else:
                     listing.problems.append(f"{name}: lies deeper than {MAX_DEPTH} folders and was left out.")
-            elif entry.is_symlink() and entry.is_dir():
+            elif entry.is_symlink() and _leads_to_folder(entry):
                 listing.problems.append(f"{name}: a link to a folder is not followed.")
             else:
                 yield name, entry
@@ -180,6 +185,14 @@ class Folder:
             raise OSError(errno.ELOOP, "has become a symbolic link")
         with open(os.open(listed.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             return file.read(self.max_bytes)
+
+
+def _leads_to_folder(link: os.DirEntry[str]) -> bool:
+    """Whether a link leads to a folder; one that leads to itself leads nowhere."""
+    try:
+        return link.is_dir()
+    except OSError:
+        return False
 
 
 def _suffix(name: str) -> str:

@@ -100,7 +100,20 @@ def parse_feed(body: bytes, url: str, content_type: str = "", max_items: int = 5
         refuse_entities(text)
         title, base, items, problems = _xml_feed(text, url)
     documents = (_document(item, base, title, problems) for item in items[:max_items])
-    return Feed(title, distinct(document for document in documents if document), problems)
+    return Feed(title, _with_own_ids(document for document in documents if document), problems)
+
+
+def _with_own_ids(documents: Iterable[Document]) -> list[Document]:
+    """The items of one feed. Several titles under one address are several items: a feed of changes has them
+    all on one page.
+    """
+    titles: dict[str, str] = {}
+    items = []
+    for document in documents:
+        if titles.setdefault(document.id, document.title) != document.title:
+            document = document.replace(id=_id_with(document.id, document.title))
+        items.append(document)
+    return distinct(items)
 
 
 def distinct(documents: Iterable[Document]) -> list[Document]:
@@ -110,11 +123,13 @@ def distinct(documents: Iterable[Document]) -> list[Document]:
     by_id: dict[str, Document] = {}
     for document in documents:
         if document.id in by_id and by_id[document.id].url != document.url:
-            document = document.replace(
-                id=f"{document.id}#{sha256(document.url.encode('utf-8', 'replace')).hexdigest()[:12]}"
-            )
+            document = document.replace(id=_id_with(document.id, document.url))
         by_id.setdefault(document.id, document)
     return list(by_id.values())
+
+
+def _id_with(id: str, text: str) -> str:
+    return f"{id}#{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def decode_feed(body: bytes, content_type: str = "") -> str:

@@ -119,7 +119,7 @@ class Collection:
         deadline: float | None = None,
     ) -> list[StoredRow]:
         """Return the objects that meet the conditions, page by page; `pages`: so many at most."""
-        types, rows, token = self.types, list[StoredRow](), ""
+        types, rows, token, tokens = self.types, list[StoredRow](), "", {""}
         output = types.OutputFields(data_fields=fields, vector_fields=[VECTOR] if with_vectors else [])
         while pages is None or pages > 0:
             request = types.QueryDataObjectsRequest(
@@ -134,6 +134,9 @@ class Collection:
             token, pages = answer.next_page_token, None if pages is None else pages - 1
             if not token:
                 break
+            if token in tokens:
+                raise self.connection.answer_error("gives the same page of a list again and again")
+            tokens.add(token)
         return rows
 
     async def get(self, id: str, *, deadline: float | None = None) -> StoredRow | None:

@@ -27,10 +27,14 @@ async def make_missing(collection: Collection, dimensions: int, index: str, *, v
             raise SourceError(
                 "A collection is made for vectors of one length. Set `dimensions` to that of the embedder."
             )
-        await _create_collection(collection, dimensions if vectors else 0)
-        created.append(1)
-    if vectors and index and index not in await _indexes(collection):
-        await create_index(collection, index)
+        if await _create_collection(collection, dimensions if vectors else 0):
+            created.append(1)
+    if (
+        vectors
+        and index
+        and index not in await _indexes(collection)
+        and await create_index(collection, index)
+    ):
         created.append(2)
     return created
 
@@ -65,8 +69,8 @@ async def advice(collection: Collection, index: str) -> list[str]:
     return [f"set `index`: {count} objects, and without an index {SCANNED} are the most that are searched"]
 
 
-async def create_index(collection: Collection, index: str) -> None:
-    """Make the index of the vectors, and wait for it."""
+async def create_index(collection: Collection, index: str) -> bool:
+    """Make the index of the vectors, and wait for it. False: another process makes it."""
     types = collection.types
     created = types.Index(
         index_field=VECTOR,
@@ -75,10 +79,10 @@ async def create_index(collection: Collection, index: str) -> None:
         distance_metric=types.DistanceMetric.DOT_PRODUCT,
     )
     request = types.CreateIndexRequest(parent=collection.name, index_id=index, index=created)
-    await _finish(collection, collection.admin.create_index, request, f"index {index!r}")
+    return await _finish(collection, collection.admin.create_index, request, f"index {index!r}")
 
 
-async def _create_collection(collection: Collection, dimensions: int) -> None:
+async def _create_collection(collection: Collection, dimensions: int) -> bool:
     types = collection.types
     created = types.Collection(data_schema=SCHEMA)
     if dimensions:
@@ -87,15 +91,22 @@ async def _create_collection(collection: Collection, dimensions: int) -> None:
     request = types.CreateCollectionRequest(
         parent=collection.location, collection_id=collection.id, collection=created
     )
-    await _finish(collection, collection.admin.create_collection, request, f"collection {collection.id!r}")
+    return await _finish(
+        collection, collection.admin.create_collection, request, f"collection {collection.id!r}"
+    )
 
 
-async def _finish(collection: Collection, method: Any, request: Any, label: str) -> None:
-    """Start an operation and ask after it until it has ended. Each question has a time limit of its own."""
+async def _finish(collection: Collection, method: Any, request: Any, label: str) -> bool:
+    """Start an operation and ask after it until it has ended. Each question has a time limit of its own.
+    False: another process started it.
+    """
     from google.longrunning.operations_pb2 import GetOperationRequest
 
     call = collection.connection.call
-    operation = (await call(method, request)).operation
+    operation = await call(method, request, instead={"AlreadyExists": None})
+    if operation is None:
+        return False
+    operation = operation.operation
     until, pause = monotonic() + WAIT_SECONDS, _FIRST_PAUSE
     while not operation.done:
         if monotonic() >= until:
@@ -107,6 +118,7 @@ async def _finish(collection: Collection, method: Any, request: Any, label: str)
         operation = await call(collection.admin.get_operation, GetOperationRequest(name=operation.name))
     if operation.HasField("error"):
         raise collection.connection.answer_error(f"could not make the {label}: {operation.error.message}")
+    return True
 
 
 async def _get_collection(collection: Collection) -> Any:

@@ -24,6 +24,7 @@ ALLOWANCE = 15.0  # seconds by which the clocks of two machines may differ
 RENEWED_AFTER = 10.0  # seconds
 PATIENCE = 60.0  # seconds that a write outside of a run waits for its turn
 _PAUSE = 1.0  # seconds between two questions whether a turn has ended
+_LONGEST = 200  # characters of the name of another process
 _CLOSING = 5.0  # seconds for giving a turn back
 
 
@@ -107,7 +108,7 @@ class IngestLock:
             now = time.time()
             # An end that no turn can have is none: a clock that is wrong shuts nobody out for good.
             if now - ALLOWANCE < _end_of(present) < now + TERM + ALLOWANCE:
-                return str(present.data.get("id") or "another process")
+                return _owner_of(present)
             await self._collection.delete_unchanged(present)
         return "another process"
 
@@ -121,8 +122,7 @@ class IngestLock:
             try:
                 present = await self._collection.get(TURN, deadline=self._until)
                 if present is None or present.data.get("owner") != self._token:
-                    owner = present.data.get("id") if present else ""
-                    self._lost, self._until = f"{owner or 'another process'} took it", 0.0
+                    self._lost, self._until = f"{_owner_of(present)} took it", 0.0
                     return
                 await self._collection.replace_unchanged(self._row(), present, self._until)
                 self._until, self._lost = start + TERM, ""
@@ -132,6 +132,13 @@ class IngestLock:
     def _row(self) -> Row:
         values = {"role": TURN, "owner": self._token, "id": self._label, "updated": time.time() + TERM}
         return Row(TURN, values)
+
+
+def _owner_of(present: StoredRow | None) -> str:
+    """Return who has a turn, in one short line: others can write into the collection."""
+    words = str(present.data.get("id") or "") if present else ""
+    line = "".join(character for character in words[:_LONGEST] if character.isprintable())
+    return line or "another process"
 
 
 def _end_of(present: StoredRow) -> float:

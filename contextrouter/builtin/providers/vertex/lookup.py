@@ -38,9 +38,10 @@ async def tenants(collection: Collection) -> list[str | None]:
     while True:
         others = [{"tenant": {"$nin": sorted(names)}}] if names else []
         rows = await collection.query([DOCUMENTS, *others], ["tenant"], pages=1)
-        if not rows:
+        new = {row.data["tenant"] for row in rows} - names
+        if not new:
             return [decode_label(name) for name in sorted(names)]
-        names |= {row.data["tenant"] for row in rows}
+        names |= new
 
 
 async def read_objects(

@@ -214,8 +214,15 @@ class Vertex(Provider):
 
     async def embedded_by(self, model: str, dimensions: int) -> None:
         """Say which model's vectors come from now on, and how long they are. Raises SourceError when another
-        model filled the collection, here and at each search by vector.
+        model filled the collection, here and at each search by vector, and for vectors of another length than
+        `dimensions`.
         """
+        if self._dimensions and dimensions and dimensions != self._dimensions:
+            raise SourceError(
+                f"Vectors of the embedding model {model!r} have {dimensions} dimensions, and the settings say"
+                f" dimensions = {self._dimensions}; set dimensions = {dimensions}, and another `collection`"
+                " if this one was made for the other length."
+            )
         self._model = (model, dimensions)
         (await self._read_notes()).refuse_other_model(model, dimensions)
 

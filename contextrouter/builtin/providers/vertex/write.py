@@ -6,6 +6,7 @@ fingerprint (of a new document: none); the next run does the rest, or removes wh
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from contextrouter.builtin.providers.vertex import lookup
 from contextrouter.builtin.providers.vertex.collection import Collection
 from contextrouter.builtin.providers.vertex.data_objects import NOTES, EntryRows, Row, owner_id
 from contextrouter.errors import SourceError
+
+VISIBLE = 30  # seconds that a removed object may still be listed
 
 
 class Notes(NamedTuple):
@@ -85,7 +88,17 @@ async def remove_documents(collection: Collection, ids: Sequence[str], tenant: s
 
 
 async def remove_all(collection: Collection) -> None:
-    """Remove all objects, the notes last."""
+    """Remove all objects, the notes last. Raises SourceError where objects are listed long after that."""
+    removed, waits = set[str](), 0
     while rows := await collection.query([{"role": {"$in": ["chunk", "document"]}}], ["role"], pages=1):
-        await collection.delete([row.id for row in rows])
+        if ids := [row.id for row in rows if row.id not in removed]:
+            await collection.delete(ids)
+            removed.update(ids)
+        elif waits < VISIBLE:
+            waits += 1
+            await asyncio.sleep(1.0)
+        else:
+            raise SourceError(
+                f"Collection {collection.id!r} still lists {len(rows)} objects that were removed; run again."
+            )
     await collection.delete([NOTES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import quopri
 import re
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,9 @@ from contextrouter.builtin.connectors.files.parsing.parsed import (
     one_heading,
 )
 
+_QUOTED = re.compile(r"(?i)QUOTED-PRINTABLE(?:[^\n]*=\r?\n)+[^\n]*")
+_SOFT_BREAK = re.compile(r"=\r?\n")
+_CHARSET = re.compile(r"(?i);CHARSET=([^;:]+)")
 _FOLD = re.compile(r"\r?\n[ \t]")
 _LINE = re.compile(r"(?:[\w-]+\.)?([A-Za-z-]+)((?:;[^:\"\n]*(?:\"[^\"\n]*\"[^:\"\n]*)*)?):(.*)$")
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)?(Z?))?$")
@@ -44,7 +48,9 @@ def _parse_components(
 ) -> Parsed:
     blocks: list[str] = []
     for component in _components(data.decode("utf-8", "replace"), kinds):
-        title = next((text for name in names for key, _, text in component if key == name and text), "")
+        title = next(
+            (_name(key, text) for name in names for key, _, text in component if key == name and text), ""
+        )
         blocks.append(one_heading(2, title or "Without a title"))
         for name, label in fields.items():
             values = [_readable_value(parameters, text) for key, parameters, text in component if key == name]
@@ -58,11 +64,14 @@ def _components(text: str, kinds: Sequence[str]) -> Iterator[list[tuple[str, str
     """Yield the lines of each component as (name, parameters, value), without those of parts inside it."""
     component: list[tuple[str, str, str]] | None = None
     inner = 0
+    text = _QUOTED.sub(lambda lines: _SOFT_BREAK.sub("", lines[0]), text)
     for line in _FOLD.sub("", text).splitlines():
         match = _LINE.match(line)
         if match is None:
             continue
         name, parameters, value = match[1].upper(), match[2], match[3].strip()
+        if "QUOTED-PRINTABLE" in parameters.upper():
+            value = _unquote(value, parameters)
         if name == "BEGIN":
             if component is None and value.upper() in kinds:
                 component, inner = [], 0
@@ -75,6 +84,24 @@ def _components(text: str, kinds: Sequence[str]) -> Iterator[list[tuple[str, str
             inner = max(inner - 1, 0)
         elif component is not None and not inner:
             component.append((name, parameters, value))
+
+
+def _name(key: str, text: str) -> str:
+    """The name of a person: family name and given name of a card without a full name in the other order."""
+    if key != "N":
+        return text
+    family, given = [*text.split(";"), ""][:2]
+    return " ".join(filter(None, (given, family)))
+
+
+def _unquote(value: str, parameters: str) -> str:
+    """A value of a vCard 2.1, whose bytes stand as =C3."""
+    charset = _CHARSET.search(parameters)
+    data = quopri.decodestring(value.encode())
+    try:
+        return data.decode(charset[1] if charset else "utf-8").replace("\r\n", "\n").replace("\n", "\\n")
+    except (LookupError, UnicodeDecodeError):
+        return data.decode("cp1252", "replace").replace("\n", " ")
 
 
 def _readable_value(parameters: str, value: str) -> str:

@@ -21,7 +21,6 @@ _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 def read_epub(data: bytes) -> Parsed:
     """The chapters of a book. A chapter that cannot be read is named. Raises Unreadable when none can."""
     package = Package(data)
-    protected = _ENCRYPTION in package.names and b"EncryptedData" in package.read(_ENCRYPTION)
     rootfile = next(package.xml("META-INF/container.xml").iter(_CONTAINER + "rootfile"), None)
     if rootfile is None:
         raise Unreadable("is broken: its container names no book.")
@@ -29,8 +28,12 @@ def read_epub(data: bytes) -> Parsed:
     book = package.xml(opf)
     chapters: list[str] = []
     links: dict[str, None] = {}
-    problems = ["some of its parts are encrypted and were left out."] if protected else []
-    for name in _spine(book, posixpath.dirname(opf)):
+    problems: list[str] = []
+    protected = _encrypted(package)
+    spine = _spine(book, posixpath.dirname(opf))
+    if hidden := sum(name in protected for name in spine):
+        problems.append(f"{hidden} of {len(spine)} chapters are encrypted and were left out.")
+    for name in (name for name in spine if name not in protected):
         try:
             text, addresses = html_markdown(page_text(package.read(name), ""))
         except Exception as error:  # the others are read
@@ -39,7 +42,7 @@ def read_epub(data: bytes) -> Parsed:
         links.update(dict.fromkeys(link for link in addresses if "://" in link))
         chapters += [text] if text else []
     if not chapters:
-        raise Unreadable("holds no text in its chapters.")
+        raise Unreadable("is encrypted." if hidden else "holds no text in its chapters.")
     author, date = _first(book, "creator"), _first(book, "date")
     return Parsed(
         text="\n\n".join(chapters),
@@ -51,6 +54,14 @@ def read_epub(data: bytes) -> Parsed:
         metadata={"author": author} if author else {},
         problems=problems,
     )
+
+
+def _encrypted(package: Package) -> set[str]:
+    """The names of the parts that are encrypted; often these are fonts alone."""
+    if _ENCRYPTION not in package.names:
+        return set()
+    references = package.xml(_ENCRYPTION).iter("{http://www.w3.org/2001/04/xmlenc#}CipherReference")
+    return {unquote(reference.get("URI", "")) for reference in references}
 
 
 def _spine(book: Any, folder: str) -> list[str]:

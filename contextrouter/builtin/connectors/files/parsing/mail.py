@@ -72,7 +72,7 @@ def _messages(data: bytes) -> Iterator[bytes]:
         for match in _FROM_LINE.finditer(data)
         if not match.start() or data[max(match.start() - 3, 0) : match.start()].endswith((b"\n\n", b"\n\r\n"))
     ]
-    for match, following in zip(starts, [*starts[1:], None], strict=True):
+    for match, following in zip(starts, [*starts, None][1:], strict=True):
         end = following.start() if following else len(data)
         yield _ESCAPED.sub(rb"\1", data[match.end() : end])
 

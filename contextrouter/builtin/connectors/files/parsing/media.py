@@ -79,10 +79,12 @@ MEDIA_TYPES = {
     f".{suffix}": media_type for media_type, suffixes in _SUFFIXES.items() for suffix in suffixes.split()
 }
 """By suffix, small letters."""
+JSON = ("application/json", "application/jsonl")
 IN_PARTS = (MBOX, WIKI_DUMP, OPENAPI, XML, YAML, "application/json")
 """Media types of files that may hold several documents."""
 JUDGED_BY_BEGINNING = frozenset(["", *(f".{section}" for section in range(1, 10))])
 """Suffixes that do not say alone what a file is: none, and numbers, which are manual pages or old logs."""
+_NO_TEXTS = (PDF, DOCX, PPTX, XLSX, XLS, XLSB, ODT, ODP, ODS, EPUB)
 BEGINNING = 4096
 """Bytes of a file that say what it is when its name does not."""
 _PAGE = re.compile(rb"\s*(?:<!--.{0,2000}?-->\s*)?(?:<!doctype\s+html|<html\b)", re.I | re.S)
@@ -132,6 +134,17 @@ def _by_beginning(data: bytes, head: bytes) -> str:
     if (fields := _MAIL.match(head.replace(b"\r\n", b"\n"))) and len(_MAIL_FIELDS.findall(fields[0])) > 1:
         return MAIL
     return PLAIN
+
+
+def hint_of_other_kind(kind: str, data: bytes) -> str:
+    """A sentence on a file that does not begin like its kind; "" for any other."""
+    found = media_type("", data)
+    if found not in (PLAIN, kind):
+        suffix = next(suffix for suffix, media_type in MEDIA_TYPES.items() if media_type == found)
+        return f" It begins like {suffix}; if it is that, rename it."
+    if found == PLAIN and kind in _NO_TEXTS and b"\0" not in data and not data.startswith(b"PK\3\4"):
+        return " It begins like a text; if it is that, give it a suffix such as .txt or .csv."
+    return ""
 
 
 def is_readable_beginning(suffix: str, head: bytes) -> bool:

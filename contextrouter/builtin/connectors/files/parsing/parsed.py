@@ -33,6 +33,24 @@ class Unreadable(Exception):
     """A file that cannot be read; the message says why, and stands behind the file's name."""
 
 
+def number_ranges(numbers: Sequence[int]) -> str:
+    """Page numbers in order, as a reader writes them: 2-3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def only_images(unit: str, numbers: Sequence[int], count: int) -> str:
+    """The sentence on pages or slides that are images without text."""
+    if len(numbers) == 1:
+        return f"{unit} {numbers[0]} of {count} holds images and no text"
+    return f"{unit}s {number_ranges(numbers)} of {count} hold images and no text"
+
+
 def markdown_line(text: str) -> str:
     """One paragraph of plain text as Markdown: on one line, and no heading, fence, rule, quote or table that
     it was not.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
 from contextrouter.builtin.connectors.files.parsing.media import PDF
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable, only_images
 
 FEW_LETTERS = 30
 """A page with fewer letters than this has no text of its own: a stamp, a page number."""
@@ -45,21 +45,9 @@ def read(data: bytes) -> Parsed:
     problems = []
     if images:
         metadata["pages_without_text"] = images
-        pages = f"page {images[0]} of {len(starts)} holds images" if len(images) == 1 else ""
-        pages = pages or f"pages {_ranges(images)} of {len(starts)} hold images"
-        problems.append(f"{pages} and no text; a scan has to go through character recognition first.")
+        said = only_images("page", images, len(starts))
+        problems.append(f"{said}; a scan has to go through character recognition first.")
     return Parsed(text=text, media_type=PDF, title=_title(document), metadata=metadata, problems=problems)
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Page numbers as a reader writes them: 2-3, 7."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def _pages(document: Any) -> Any:
@@ -85,8 +73,41 @@ def _pages(document: Any) -> Any:
         result = device.get_result()
         boxes = (box.get_text() for box in result if isinstance(box, LTTextContainer))
         paragraphs = [paragraph for paragraph in map(_paragraph, boxes) if paragraph]
+        paragraphs += _filled_in(page)
         letters = sum(letter.isalnum() for paragraph in paragraphs for letter in paragraph)
         yield paragraphs, letters < FEW_LETTERS and _image_share(result) >= COVERED
+
+
+def _filled_in(page: Any) -> Iterator[str]:
+    """Yield what people put on a page: the fields of a form with their values, and texts typed onto it."""
+    from pdfminer.pdftypes import resolve1
+
+    for reference in _as_list(resolve1(page.annots)):
+        mark = _as_dict(resolve1(reference))
+        kind = getattr(mark.get("Subtype"), "name", "")
+        if kind == "FreeText" and (text := _plain(resolve1(mark.get("Contents")))):
+            yield text
+        elif kind == "Widget":
+            parent = _as_dict(resolve1(mark.get("Parent")))  # of a field with several places
+            name, value = (_plain(resolve1(mark.get(key, parent.get(key)))) for key in ("T", "V"))
+            if value and value != "Off":
+                yield f"{name}: {value}" if name else value
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _plain(value: Any) -> str:
+    """A text of a PDF, or the name of a choice, on one line; "" for anything else."""
+    from pdfminer.utils import decode_text
+
+    text = decode_text(value) if isinstance(value, bytes) else getattr(value, "name", "")
+    return " ".join(text.replace("\0", "").split()) if isinstance(text, str) else ""
 
 
 def _image_share(page: Any) -> float:
@@ -115,12 +136,6 @@ def _paragraph(box: str) -> str:
 
 def _title(document: Any) -> str:
     from pdfminer.pdftypes import resolve1
-    from pdfminer.utils import decode_text
 
-    for info in document.info:
-        title = resolve1(info.get("Title"))
-        if isinstance(title, bytes) and (
-            decoded_title := " ".join(decode_text(title).replace("\0", "").split())
-        ):
-            return decoded_title
-    return ""
+    titles = (resolve1(info.get("Title")) for info in document.info)
+    return next(filter(None, (_plain(title) for title in titles if isinstance(title, bytes))), "")

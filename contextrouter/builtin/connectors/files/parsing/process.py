@@ -61,7 +61,11 @@ class Parser:
                 self._end()
         if answer is None:
             slow = f"took more than {self.seconds:g} seconds to read."
-            raise Unreadable(slow if late.is_set() else "ended the process that read it.")
+            raise Unreadable(
+                slow
+                if late.is_set()
+                else "ended the process that read it: it is damaged, or needs more than 2 GB of memory."
+            )
         if answer.package:
             name = _NAMES.get(answer.package, answer.package)
             raise Unreadable(

@@ -14,6 +14,7 @@ _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
 _TIMES = re.compile(rf"^\s*{_TIME}\s*-->\s*{_TIME}", re.M)
 _VOICE = re.compile(r"<v(?:\.[^\s>]*)?\s+([^>]{1,100})>")
 _TAG = re.compile(r"</?[a-zA-Z][^>\n]{0,200}>|<[\d:.]{5,20}>|\{\\[^}\n]{0,200}\}")
+_NUMBER = re.compile(r"\n\d+\s*$")
 _PAUSE = 3.0
 """Seconds without a cue after which a new paragraph begins."""
 _LONG = 600
@@ -54,10 +55,12 @@ def read_subtitles(data: bytes) -> Parsed:
 def _cues(text: str) -> Iterator[_Cue]:
     """Yield the cues; notes, styles and regions have no time and are no cues."""
     matches = list(_TIMES.finditer(text))
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
+    for match, following in zip(matches, [*matches, None][1:], strict=True):
         begin = text.find("\n", match.end())
         block = "" if begin < 0 else text[begin + 1 : following.start() if following else len(text)]
-        words = block.split("\n\n", 1)[0]
+        words, blank, _ = block.partition("\n\n")
+        if following and not blank:
+            words = _NUMBER.sub("", words)  # of the next cue, which stands without a blank line before it
         if block.startswith("\n"):
             words = ""
         voice = _VOICE.search(words)

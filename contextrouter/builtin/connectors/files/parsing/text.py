@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import importlib.util
+import re
+from collections import Counter
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -12,6 +14,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_HIGH = re.compile(rb"[\x80-\xff]+")
 _LOOKED_AT = 1 << 17  # bytes of which an encoding is guessed
 
 
@@ -30,11 +33,36 @@ def decode(data: bytes, encoding: str) -> tuple[str | None, str]:
     try:
         return data.decode(name).removeprefix("\ufeff"), ""
     except UnicodeDecodeError as error:
+        if not (encoding or mark) and (mixed := _of_two_encodings(data)):
+            return (
+                mixed,
+                "mixes UTF-8 with another encoding, which was read as Windows-1252; save it as UTF-8.",
+            )
         guessed = None if encoding or mark else guess(data)
         if guessed is not None:
             return guessed, ""
         text = data.decode(name, "replace").removeprefix("\ufeff")
         return text, f"byte {error.start} is no {name}; undecodable bytes were replaced."
+
+
+def _of_two_encodings(data: bytes) -> str:
+    """The text of a file that was put together from UTF-8 and a Western encoding; "" for any other.
+
+    In another encoding few runs of bytes above ASCII are UTF-8 by chance, so half of them are a proof.
+    """
+    runs = Counter(_HIGH.findall(data))
+    texts = {run: _decode_run(run) for run in runs}
+    if 2 * sum(count for run, count in runs.items() if texts[run][1]) < runs.total():
+        return ""
+    return _HIGH.sub(lambda run: texts[run[0]][0].encode(), data).decode("utf-8", "replace")
+
+
+def _decode_run(run: bytes) -> tuple[str, bool]:
+    """The text of bytes above ASCII, and whether they are UTF-8."""
+    try:
+        return run.decode("utf-8"), True
+    except UnicodeDecodeError:
+        return run.decode("cp1252", "replace"), False
 
 
 def guess(data: bytes) -> str | None:

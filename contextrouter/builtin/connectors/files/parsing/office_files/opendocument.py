@@ -13,6 +13,7 @@ from contextrouter.builtin.connectors.files.parsing.parsed import (
     markdown_line,
     markdown_table,
     one_heading,
+    only_images,
 )
 
 _NS = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
@@ -55,6 +56,7 @@ def read_opendocument(data: bytes) -> Parsed:
         date=values["date"],
         links=list(reader.links),
         metadata={"author": values["creator"]} if values["creator"] else {},
+        problems=reader.problems(),
     )
 
 
@@ -66,11 +68,27 @@ class _Reader:
         self.links: dict[str, None] = {}
         self._later: list[str] = []  # notes and boxes that stand in the paragraph that is being read
         self._slides = 0
+        self._images: list[int] = []  # slides without text
+        self._hidden_styles = _hidden_styles(package)
+        self._hidden = 0
+
+    def problems(self) -> list[str]:
+        """What was left out because it is not shown, or is an image."""
+        found = [f"left out of the final view: hidden texts {self._hidden}."] if self._hidden else []
+        return [*found, f"{only_images('slide', self._images, self._slides)}."] if self._images else found
+
+    def _is_hidden(self, element: Any) -> bool:
+        is_hidden = (
+            element.get(_TEXT + "display") == "none"
+            or element.get(_TEXT + "style-name") in self._hidden_styles
+        )
+        self._hidden += is_hidden and bool("".join(element.itertext()).strip())
+        return is_hidden
 
     def blocks(self, parent: Any) -> Iterator[str]:
         """Yield the blocks below an element."""
         for child in parent:
-            if not isinstance(child.tag, str) or child.tag in _SKIPPED:
+            if not isinstance(child.tag, str) or child.tag in _SKIPPED or self._is_hidden(child):
                 continue
             if child.tag in (_TEXT + "p", _TEXT + "h"):
                 yield from self._paragraph(child)
@@ -104,7 +122,7 @@ class _Reader:
             yield child.tail or ""
 
     def _inline_child(self, child: Any) -> Iterator[str]:
-        if not isinstance(child.tag, str) or child.tag in _SKIPPED:
+        if not isinstance(child.tag, str) or child.tag in _SKIPPED or self._is_hidden(child):
             return
         if child.tag in (_TEXT + "s", _TEXT + "tab", _TEXT + "line-break"):
             yield " "
@@ -152,8 +170,12 @@ class _Reader:
                 title = " ".join("".join(frame.itertext()).split())
                 frames.remove(frame)
                 break
-        yield f"## {title or f'Slide {self._slides}'}"
-        yield from self.blocks(frames)
+        blocks = [block for block in self.blocks(frames) if block]
+        if title or blocks:
+            yield f"## {title or f'Slide {self._slides}'}"
+        elif next(page.iter(_DRAW + "image"), None) is not None:
+            self._images.append(self._slides)
+        yield from blocks
 
     def _object(self, element: Any) -> Iterator[str]:
         """Yield the title and the table of an embedded chart."""
@@ -166,3 +188,21 @@ class _Reader:
             break
         for table in root.iter(_TABLE + "table"):
             yield self._table(table)
+
+
+def _hidden_styles(package: Package) -> set[str]:
+    """The names of the styles whose text is not shown, or that are based on one."""
+    parents: dict[str, str] = {}
+    hidden: set[str] = set()
+    for part in {"content.xml", "styles.xml"} & set(package.names):
+        for style in package.xml(part).iter(_STYLE + "style"):
+            name = style.get(_STYLE + "name", "")
+            parents[name] = style.get(_STYLE + "parent-style-name", "")
+            displays = [
+                each.get(_TEXT + "display") for each in style.iterchildren(_STYLE + "text-properties")
+            ]
+            hidden |= {name} if "none" in displays else set()
+            parents[name] = "" if any(displays) else parents[name]
+    while based := {name for name, parent in parents.items() if parent in hidden} - hidden:
+        hidden |= based
+    return hidden

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import reduce
 from typing import Any
 
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
@@ -17,6 +19,11 @@ from contextrouter.builtin.connectors.files.parsing.parsed import (
     markdown_table,
 )
 
+MOST_CELLS = 20_000_000
+"""Cells that a sheet may span, the empty ones too."""
+_HEAD = 4096
+_SPAN = re.compile(rb'<(?:\w+:)?dimension [^>]*ref="(?:[A-Z]+\d+:)?([A-Z]{1,3})(\d{1,7})"')
+
 
 def read_sheets(data: bytes) -> Parsed:
     """Sheet by sheet: its name as heading, and a table for each run of rows that are not empty; formulas as
@@ -28,6 +35,7 @@ def read_sheets(data: bytes) -> Parsed:
 
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum
 
+    _refuse_vast_sheets(data)
     try:
         book = CalamineWorkbook.from_filelike(BytesIO(data))
     except PasswordError:
@@ -44,6 +52,24 @@ def read_sheets(data: bytes) -> Parsed:
             blocks += [f"## {' '.join(sheet.name.split())}", *tables]
     title, charts = _of_package(data)
     return Parsed(text="\n\n".join([*blocks, *charts]), media_type=MARKDOWN, title=title)
+
+
+def _refuse_vast_sheets(data: bytes) -> None:
+    """Raise Unreadable for a sheet with a stray cell far from its table: the library makes a cell of every
+    place between, and its process ends for want of memory.
+    """
+    try:
+        package = Package(data)
+    except Unreadable:
+        return  # not a zip: xls
+    for name in package.names:
+        if name.startswith("xl/worksheets/sheet") and (span := _SPAN.search(package.read(name)[:_HEAD])):
+            columns = reduce(lambda count, letter: count * 26 + letter - 64, span[1], 0)
+            if columns * int(span[2]) > MOST_CELLS:
+                raise Unreadable(
+                    f"{name} spans {int(span[2]):,} rows and {columns:,} columns; delete the cells that stand"
+                    " far from the others."
+                )
 
 
 def _of_package(data: bytes) -> tuple[str, list[str]]:

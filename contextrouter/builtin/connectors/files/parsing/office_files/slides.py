@@ -8,10 +8,17 @@ from typing import Any
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
 from contextrouter.builtin.connectors.files.parsing.office_files.charts import chart_blocks
 from contextrouter.builtin.connectors.files.parsing.office_files.packages import openable, xml
-from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, markdown_line, markdown_table
+from contextrouter.builtin.connectors.files.parsing.parsed import (
+    Parsed,
+    Unreadable,
+    markdown_line,
+    markdown_table,
+    only_images,
+)
 
 _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}relIds"
 _DATA = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}dm"
+_PICTURE = "{http://schemas.openxmlformats.org/presentationml/2006/main}pic"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 
 
@@ -20,21 +27,31 @@ def read_pptx(data: bytes) -> Parsed:
     import pptx
 
     deck = pptx.Presentation(openable(data))
-    text, starts = "", []
+    text, starts, images = "", [], []
     links: dict[str, None] = {}
     for number, slide in enumerate(deck.slides, 1):
         title = slide.shapes.title
         heading = " ".join(title.text.split()) if title is not None else ""
-        blocks = [f"## {heading or f'Slide {number}'}", *_shapes(slide.shapes, title)]
+        blocks = list(_shapes(slide.shapes, title))
         if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
             blocks += map(markdown_line, slide.notes_slide.notes_text_frame.text.splitlines())
+        if heading or any(blocks):
+            blocks.insert(0, f"## {heading or f'Slide {number}'}")
+        elif next(slide._element.iter(_PICTURE), None) is not None:
+            images.append(number)
         links.update((rel.target_ref, None) for rel in slide.part.rels.values() if rel.is_external)
-        text += "\n\n" if text else ""
+        text += "\n\n" if text and any(blocks) else ""
         starts.append(len(text))
         text += "\n\n".join(filter(None, blocks))
-    title = deck.core_properties.title
+    if not text:
+        raise Unreadable(f"holds no text on its {len(starts)} slides.")
     return Parsed(
-        text=text, media_type=MARKDOWN, title=title or "", links=list(links), metadata={"page_starts": starts}
+        text=text,
+        media_type=MARKDOWN,
+        title=deck.core_properties.title or "",
+        links=list(links),
+        metadata={"page_starts": starts, **({"pages_without_text": images} if images else {})},
+        problems=[f"{only_images('slide', images, len(starts))}."] if images else [],
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from contextrouter.builtin.connectors.files.parsing.media import MARKDOWN
 from contextrouter.builtin.connectors.files.parsing.office_files.charts import chart_blocks
 from contextrouter.builtin.connectors.files.parsing.office_files.packages import openable
-from contextrouter.builtin.connectors.files.parsing.office_files.word_styles import WordStyles
+from contextrouter.builtin.connectors.files.parsing.office_files.word_styles import OFF, WordStyles
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, markdown_line, markdown_table
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -69,9 +69,9 @@ class _Reader:
 
     def problems(self) -> list[str]:
         """What was left out on purpose, in one sentence."""
-        if not self._left_out:
+        counts = ", ".join(f"{name} {count}" for name, count in self._left_out.items() if count)
+        if not counts:
             return []
-        counts = ", ".join(f"{name} {count}" for name, count in self._left_out.items())
         return [f"left out of the final view: {counts}."]
 
     def blocks(self, parent: Any) -> Iterator[str]:
@@ -82,7 +82,13 @@ class _Reader:
         else:
             for child in parent:
                 yield from self._block(child)
+            yield self._take_joined()
         self._depth -= 1
+
+    def _take_joined(self) -> str:
+        """The text of paragraphs whose end was deleted, where no further paragraph takes it up."""
+        joined, self._joined = self._joined, ""
+        return markdown_line(joined)
 
     def _block(self, element: Any) -> Iterator[str]:
         if element.tag == _W + "p":
@@ -187,7 +193,11 @@ class _Reader:
 
     def _table(self, table: Any) -> Iterator[str]:
         """Yield a table, and behind it the tables in its cells. A table of one cell only frames its text."""
-        rows = [list(_inside(row, "tc")) for row in _inside(table, "tr") if not _is_deleted(row)]
+        yield self._take_joined()
+        all_rows = list(_inside(table, "tr"))
+        shown = [row for row in all_rows if not _is_left_out(row, "hidden")]
+        self._left_out["hidden texts"] += len(all_rows) - len(shown)
+        rows = [list(_inside(row, "tc")) for row in shown if not _is_left_out(row, "del")]
         if len(rows) == 1 and len(rows[0]) == 1:
             yield from self.blocks(rows[0][0])
             return
@@ -241,8 +251,10 @@ def _inside(parent: Any, name: str) -> Iterator[Any]:
             yield from _inside(child, name)
 
 
-def _is_deleted(row: Any) -> bool:
-    return row.find(f"{_W}trPr/{_W}del") is not None
+def _is_left_out(row: Any, why: str) -> bool:
+    """Whether a row is marked as hidden or deleted ("del")."""
+    mark = row.find(f"{_W}trPr/{_W}{why}")
+    return mark is not None and mark.get(_W + "val") not in OFF
 
 
 def _symbol(element: Any) -> str:

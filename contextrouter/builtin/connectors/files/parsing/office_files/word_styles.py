@@ -7,7 +7,7 @@ from typing import Any
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _HEADING = re.compile(r"(?i)heading ?([1-9])$")
-_OFF = ("0", "false", "off")
+OFF = ("0", "false", "off")
 _LONGEST_CHAIN = 12
 
 
@@ -58,12 +58,15 @@ class WordStyles:
         return "  " * level + ("- " if numbered == "bullet" else "1. ")
 
     def is_hidden(self, run: Any) -> bool:
-        """Whether the text of a run is not shown: by its own property, or by that of its style."""
-        style = _attribute(run, "rPr/rStyle")
-        for element in (run, *self._chain(style)):
+        """Whether the text of a run is not shown: by its own property, or by that of its style or of its
+        paragraph's.
+        """
+        paragraph = next(run.iterancestors(_W + "p"), run)
+        styles = _attribute(run, "rPr/rStyle"), _attribute(paragraph, "pPr/pStyle")
+        for element in (run, *(style for name in styles for style in self._chain(name))):
             vanish = element.find(f"{_W}rPr/{_W}vanish")
             if vanish is not None:
-                return vanish.get(_W + "val") not in _OFF
+                return vanish.get(_W + "val") not in OFF
         return False
 
     def _chain(self, style_id: str) -> Any:
