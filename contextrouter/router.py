@@ -258,6 +258,8 @@ class ContextRouter:
         await self.open()
         with self._running.track():
             seconds = self.settings.rag.timeout_seconds
+            if source in self.engine.kinds:
+                await self.instances.ready(self.engine.kinds[source], source)
             return await whole_document(self.engine, source, id, scope, seconds)
 
     @cached_property

@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from contextrouter.errors import MissingDependency
+
 try:
     from pydantic import BaseModel, ConfigDict, create_model, model_validator
-except ImportError as error:
-    raise ImportError("contextrouter.schemas needs pydantic 2: pip install pydantic") from error
+except ImportError:
+    raise MissingDependency("pydantic", "schemas", what="contextrouter.schemas") from None
 
 import contextrouter
 from contextrouter.model import Answer as AnswerNoun
@@ -31,7 +33,7 @@ class NounModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, value: Any) -> Any:
+    def _as_plain_form(cls, value: Any) -> Any:
         if isinstance(value, ContextNoun | AnswerNoun):
             return value.to_dict()
         return builtins(value) if isinstance(value, msgspec.Struct) else value

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from contextrouter.model import Answer, Context, Intent, Provenance, SourceReport
-from contextrouter.model.plain_form import SHORT, Detail, builtins, shorten
+from contextrouter.model.plain_form import Detail, builtins, shorten
 from contextrouter.pipeline.answerability import Answerability
 
 
@@ -37,7 +37,7 @@ LEFT_OUT = {(Context, "trace"), (SourceReport, "query"), (Intent, "question")}
 
 def plain_fields(noun: type[msgspec.Struct]) -> list[PlainField]:
     """Return the fields of the plain form of a noun, from the noun itself: for every description of it."""
-    hints, short = typing.get_type_hints(noun, include_extras=True), SHORT.get(noun)
+    hints, short = typing.get_type_hints(noun, include_extras=True), getattr(noun, "BRIEF", None)
     fields = []
     for field in msgspec.structs.fields(noun):
         if field.name == "vector":

@@ -1,5 +1,5 @@
-"""Check the types of all code that authors of plugins begin with: the templates of `plugins new`, the tutorial,
-and the example in `plugins/`. pyright's strict mode must find nothing. `make check` runs it.
+"""Check the types of all code that others begin with: the templates of `plugins new`, the tutorial, the example
+in `plugins/`, and the programs of docs/python.md. pyright's strict mode must find nothing. `make check` runs it.
 
 mypy checks the same in the tests. This needs basedpyright, which brings its own JavaScript: nothing is downloaded.
 """
@@ -17,6 +17,7 @@ from contextrouter.cli.plugins.new import NEW_KINDS, write_package
 
 ROOT = Path(__file__).parents[1]
 FILE = re.compile(r"`([\w./-]+\.py)`:\n\n```python\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 LENIENT = ("glossary.py",)  # reads JSON: its values have no types
 
 
@@ -30,8 +31,11 @@ def main() -> int:
             path = root / "tutorial" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
+        (root / "programs").mkdir()
+        blocks = BLOCK.findall((ROOT / "docs" / "python.md").read_text("utf-8"))
+        (root / "programs" / "python.py").write_text("\n".join(blocks), "utf-8")
         (root / "glossary.py").write_text((ROOT / "plugins" / "glossary.py").read_text("utf-8"), "utf-8")
-        roots = [{"root": kind, "extraPaths": [str(ROOT)]} for kind in (*NEW_KINDS, "tutorial")]
+        roots = [{"root": kind, "extraPaths": [str(ROOT)]} for kind in (*NEW_KINDS, "tutorial", "programs")]
         config = {
             "typeCheckingMode": "strict",
             "extraPaths": [str(ROOT)],

@@ -62,9 +62,9 @@ async def test_the_official_client_gets_a_whole_answer_with_usage_and_citations(
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 20
     receipt = answer.model_extra["contextrouter"]
-    assert receipt["citations"] == {
-        "1": {"number": 1, "id": "one", "title": "one", "url": "https://example.org/one", "source": "docs"}
-    }
+    cited = {"number": 1, "id": "one", "title": "one", "url": "https://example.org/one", "source": "docs"}
+    assert list(receipt["citations"]) == ["1"]
+    assert receipt["citations"]["1"].items() >= cited.items()
     assert models == ["contextrouter"]
 
 

@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 from support.example import QUESTION, ROOT, CommandLine, ingest_example
 
+from contextrouter.cli.command_examples import EXAMPLES
+
 HANGS = """
 import asyncio
 from contextrouter import Connector, SourceError
+from contextrouter.cli import terminal
+from contextrouter.cli.command_examples import EXAMPLES
 class Broken(Connector):
     "Fails."
     async def search(self, query):
@@ -44,8 +48,32 @@ def broken(folder: Path) -> Path:
     return settings(folder, '[plugins]\npaths = ["plugins"]\n[connectors.broken]\n')
 
 
-def test_route_shows_context_citations_facts_and_coverage(cli: CommandLine, example: Path):
+@pytest.mark.case("USE-18")
+def test_route_fits_on_a_screen_with_the_best_first(cli: CommandLine, example: Path):
+    """Documents with what opens, facts, and one line for all sources that answered."""
     ran = cli("route", QUESTION, cwd=example)
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert len(lines) <= 26
+    assert max(map(len, lines)) <= 100
+    assert [line[:3] for line in lines if line.startswith("[")][:3] == ["[1]", "[2]", "[3]"]
+    assert any(line.strip().startswith("https://example.org/news/five-books · news") for line in lines)
+    assert lines[-2].startswith("Coverage: all of 19 calls to 5 sources answered; the slowest, ")
+    notes = cli("route", "When does the reading group meet?", "--source", "notes")
+    assert "    examples/notes/reading-group.md:" in notes.out
+    assert in_a_process(example, "route", QUESTION, LINES="60", COLUMNS="100").stdout.count("\n") > 40
+
+
+def test_a_source_that_fails_stands_in_the_whole_coverage(cli: CommandLine, example: Path):
+    cli.monkeypatch.setenv("CONTEXTROUTER_CONNECTORS__NOTES__PATH", str(example / "nowhere"))
+    ran = cli("route", QUESTION, cwd=example)
+    assert ran.code == 0
+    assert "Coverage: something failed, and is missing from the answer." in ran.out
+    assert re.search(r"notes +default +error", ran.out)
+
+
+def test_explained_route_shows_context_citations_facts_and_coverage(cli: CommandLine, example: Path):
+    ran = cli("route", QUESTION, "--explain", cwd=example)
     assert ran.code == 0
     assert ran.err == ""
     for word in (
@@ -62,7 +90,6 @@ def test_route_shows_context_citations_facts_and_coverage(cli: CommandLine, exam
         "graph",
     ):
         assert word in ran.out
-    assert "Plan" not in ran.out.split()
 
 
 def test_explain_adds_plan_scores_steps_and_every_lost_document(cli: CommandLine, example: Path):
@@ -103,7 +130,7 @@ def test_ask_answers_with_citations_and_no_key(cli: CommandLine, example: Path):
     text, _, documents = ran.out.partition("\n\n")
     assert text.startswith("BM25 gives a document points for every word of the question it holds.")
     assert text.endswith("[1]")
-    assert documents.startswith("[1] How a search engine ranks its results  https://example.org/")
+    assert documents.startswith("[1] How a search engine ranks its results\n    https://example.org/")
     told = json.loads(cli("ask", "What is BM25?", "--json", cwd=example).out)
     assert (told["text"], told["outcome"]) == (text, "answered")
     assert [citation["number"] for citation in told["citations"]] == [1]
@@ -473,3 +500,72 @@ def test_without_typer_the_command_line_says_what_to_install(tmp_path: Path):
     assert ran.returncode == 2
     assert "pip install 'contextrouter-rag[cli]'" in ran.stderr
     assert ran.stdout == ""
+
+
+@pytest.mark.case("USE-18")
+def test_every_help_has_an_example_and_names_tables_as_they_are(cli: CommandLine):
+    commands = re.findall(
+        r"^  (\w+)  ", cli("--help").out.partition("\nCommands:\n")[2].partition("\n\n")[0], re.M
+    )
+    groups = {"plugins", "cache", "db", "graph", "keys"}
+    assert {"route", "serve"} | groups <= set(commands)
+    for command in commands:
+        text = cli(command, "--help").out
+        if command in groups:
+            subs = re.findall(r"^  (\w+)  ", text.partition("\nCommands:\n")[2], re.M)
+            assert all(
+                f"\n  Example:\n    contextrouter {command} {sub}" in cli(command, sub, "--help").out
+                for sub in subs
+            )
+        else:
+            assert f"\n  Example:\n    contextrouter {command}" in text
+        assert "[[" not in text
+    assert "instead of [serve] host." in cli("serve", "--help").out
+
+
+def test_examples_of_helps_are_commands_that_exist(cli: CommandLine):
+    """With options that they know."""
+    for command, example in EXAMPLES.items():
+        text = cli(*command.split(), "--help").out
+        assert example.startswith(f"contextrouter {command}")
+        assert [flag for flag in re.findall(r"--[a-z][a-z-]*", example) if flag not in text] == []
+
+
+def in_a_process(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which then says what of the heavy packages it imported."""
+    code = (
+        "import sys, atexit\n"
+        "heavy = ('numpy', 'tokenizers', 'pydantic', 'contextrouter.ingest', 'feedparser')\n"
+        "atexit.register(lambda: sys.stderr.write(' '.join(name for name in heavy if name in sys.modules)))\n"
+        f"sys.argv = ['contextrouter', *{arguments!r}]\n"
+        "from contextrouter.cli import main\nmain()\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+
+
+def test_plan_and_settings_load_no_model_and_a_command_no_other(example: Path):
+    """Nor does a route import what only other commands need."""
+    for command in (["plan", QUESTION], ["settings"], ["--version"], ["route", "--help"]):
+        ran = in_a_process(example, *command)
+        assert (ran.returncode, ran.stderr) == (0, ""), command
+    loaded = in_a_process(example, "route", QUESTION).stderr.split()
+    assert "tokenizers" in loaded
+    assert not {"pydantic", "contextrouter.ingest"} & set(loaded)
+
+
+def test_shells_complete_commands_and_options(tmp_path: Path):
+    def completed(words: str, place: int) -> list[str]:
+        ran = in_a_process(
+            tmp_path, COMP_WORDS=words, COMP_CWORD=str(place), _CONTEXTROUTER_COMPLETE="complete_bash"
+        )
+        return ran.stdout.split()
+
+    assert completed("contextrouter pl", 1) == ["plan", "plugins"]
+    assert completed("contextrouter route --so", 2) == ["--source"]
+    assert completed("contextrouter graph pa", 2) == ["path"]

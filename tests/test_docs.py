@@ -301,7 +301,7 @@ def shown(value: object) -> str:
 
 def subcommands(text: str) -> list[str]:
     """The commands that a help text lists."""
-    return re.findall(r"^│ (\w+)  ", text.partition("─ Commands")[2], re.M)
+    return re.findall(r"^  (\w+)  ", text.partition("\nCommands:\n")[2].partition("\n\n")[0], re.M)
 
 
 @pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)

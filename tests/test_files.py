@@ -313,12 +313,8 @@ async def test_a_crawl_yields_whole_documents_without_their_front_matter(files: 
     assert first.url == "https://example.org/"
     assert (first.labels, first.trust, first.language) == (("a", "b"), "reference", "en")
     assert first.updated_at == datetime(2026, 1, 2, tzinfo=UTC)
-    assert first.metadata == {
-        "date": "2026-01-02",
-        "author": "Somebody",
-        "dated_by": "document",
-        "first_line": 11,
-    }
+    dated = {"date": "2026-01-02", "author": "Somebody", "dated_by": "document"}
+    assert first.metadata == {**dated, "first_line": 11}
     assert (second.title, second.kind, second.url, second.media_type) == (
         "b",
         "document",

@@ -10,7 +10,7 @@ from mcp import Client
 from support.serving import KEY, key, router, serve_router
 
 from contextrouter import PluginError, Scope, SourceError
-from contextrouter.contracts import Interpreter, Partial
+from contextrouter.contracts import Interpreter, Partial, Stage
 from contextrouter.model import SourceReport
 from contextrouter.pipeline.fan_out.entity_hints import NOT_SEARCHED
 from contextrouter.server.auth import Caller, hash_key
@@ -35,6 +35,14 @@ class Failing(Interpreter):
         raise PluginError(LEAK)
 
 
+class Noting(Stage):
+    """Leaves the message of a failure as its note."""
+
+    async def apply(self, envelopes: Any, context: Any) -> Any:
+        context.note(LEAK)
+        return envelopes
+
+
 SOURCES = {"docs": Fixed("a"), "gone": Raising(SourceError(LEAK)), "part": Incomplete("b")}
 OPEN = {"keys": {"anna": {"hash": hash_key(KEY), "unrestricted": True}}}
 
@@ -46,8 +54,9 @@ async def test_messages_of_failures_are_for_operators(
     path: str, keys: dict[str, Any], hidden: bool, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO, "contextrouter")
-    settings = {**keys, "rag": {"interpreters": ["odd"], "cache_enabled": False}}
-    made = router(settings, connectors=SOURCES, interpreters={"odd": Failing()})
+    rag = {"interpreters": ["odd"], "stages": ["noting"], "cache_enabled": False}
+    plugins: dict[str, Any] = {"interpreters": {"odd": Failing()}, "stages": {"noting": Noting()}}
+    made = router({**keys, "rag": rag}, connectors=SOURCES, **plugins)
     body: dict[str, Any] = {"question": "what?"}
     if path != "/v1/plan":
         body |= {"detail": "trace", "stream": path == "stream"}

@@ -6,6 +6,7 @@ about it then: its outcome, the tokens, the numbers cited and the checks.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
@@ -17,23 +18,29 @@ from contextrouter.answering.closing import closing
 from contextrouter.answering.conversation import Conversation, Draft, Order
 from contextrouter.answering.examples import Example, Meanings, load_examples, similar
 from contextrouter.answering.generator_rules import bound_generator
+from contextrouter.answering.markdown_markers import load_parser
 from contextrouter.answering.prompt import messages
+from contextrouter.answering.silence import in_time
 from contextrouter.answering.thinking import Thinking
 from contextrouter.answering.writing import Generators, compartment_generator, write_pieces
 from contextrouter.contracts import CLARIFY, GATED, Completion, Refusal, Thought, Writing
 from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.model import Context, Request
 from contextrouter.model.answer import Answer, AnswerOutcome
+from contextrouter.pipeline.deadline import Deadline
+from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import Meter, prices_of
-from contextrouter.runtime.plugin_calls import containment
 from contextrouter.runtime.registry import Registry
+from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Settings
 from contextrouter.text import tokens
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
-_log = logging.getLogger("contextrouter")
+log = logging.getLogger("contextrouter")
+COUNTED_AT_ONCE = 10_000
+"""Characters of a prompt whose tokens are counted on the event loop."""
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
@@ -51,6 +58,7 @@ class Answering:
         self.generators = Generators(instances, registry)
         self._examples = load_examples(settings.chat.examples)
         self._meanings = Meanings(self._examples)
+        self.abandoned = AllAbandonedCalls(settings.limits.max_abandoned)
 
     def make_order(self, request: Request) -> Order:
         """Return the order for a request: its history and its question, and what the settings say."""
@@ -115,6 +123,7 @@ class Answering:
         """
         if self._quotes(order.generator):
             nothing = Completion(text="", tokens_in=0, tokens_out=0, finish="refusal")
+            yield Refusal(NO_TASK)
             yield Draft(text="", completion=nothing, outcome="declined", refusal=NO_TASK)
             return
         work = _Work(self, order, context, list(order.conversation.turns))
@@ -129,7 +138,8 @@ class Answering:
 
     async def _prompt(self, order: Order, context: Context) -> list[Mapping[str, str]]:
         examples = await self._choose_examples(order.conversation.question)
-        return messages(self.settings.chat, order.conversation.without_markers, context.text, examples)
+        turns = await order.conversation.without_markers()
+        return messages(self.settings.chat, turns, context.text, examples)
 
     async def _choose_examples(self, question: str) -> Sequence[Example]:
         """Choose the examples, by meaning where the settings name an embedder; by words if it fails."""
@@ -139,12 +149,13 @@ class Answering:
         name = chat.examples_embedder
         if name:
             try:
-                await self._instances.ready("embedder", name)
-                embedder = self._instances.embedders[name]
-                with containment():
-                    return await self._meanings.similar(question, chat.max_examples, embedder)
-            except Exception as error:  # whatever keeps the embedder from its work: the words choose
-                _log.debug("Embedder %r chooses no examples: %s", name, type(error).__name__)
+                until = Deadline.after(rag.timeout_seconds)
+                async with until.timeout():
+                    await self._instances.ready("embedder", name)
+                asking = self._meanings.similar(question, chat.max_examples, self._instances.embedders[name])
+                return await until.run(asking, self.abandoned.of("embedder", name))
+            except Exception as error:
+                log.debug("examples are chosen by words: %s", type(error).__name__)
         return similar(question, self._examples, chat.max_examples)
 
 
@@ -224,9 +235,13 @@ class _Work:
 
     async def _write(self, name: str, prompt: list[Mapping[str, str]]) -> AsyncIterator[str | Draft]:
         parts = _Parts(self._context, defuse=self._settings.chat.answer_links != "all")
-        generator = await self._answering.generators.ready(name)
+        silence, abandoned = self._settings.chat.silence_seconds, self._answering.abandoned
+        async with asyncio.timeout(silence):
+            generator = await self._answering.generators.ready(name)
+        await load_parser()
         self._meter.count_call(name)
-        async with closing(write_pieces(generator, prompt, self._order.writing)) as pieces:
+        writing = write_pieces(generator, prompt, self._order.writing)
+        async with closing(in_time(writing, silence, abandoned.of("generator", name))) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Completion):
                     parts.completion = piece
@@ -235,7 +250,7 @@ class _Work:
                     yield part
         for part in parts.end():
             yield part
-        completion = _count_tokens(parts.completion, prompt)
+        completion = await _with_token_counts(parts.completion, prompt)
         self._meter.add(name, completion, prices_of(self._settings, name))
         if not (parts.text.strip() or completion.finish in _DECLINED or self._order.writing.stop):
             reason = "it was cut off before its answer began" if completion.finish == "length" else "no text"
@@ -369,8 +384,15 @@ async def _draft(pieces: AsyncIterator[str | Draft]) -> Draft:
     raise AssertionError("an answer ends with its draft")
 
 
-def _count_tokens(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
-    """Count the tokens that the generator did not report."""
+async def _with_token_counts(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
+    """Count the tokens that the generator did not report; of a long prompt in a thread."""
+    if sum([len(message["content"]) for message in prompt]) <= COUNTED_AT_ONCE:
+        return count_tokens(completion, prompt)
+    return await work_aside(count_tokens, completion, prompt)
+
+
+def count_tokens(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
+    """Return the completion with the tokens that the generator did not report."""
     tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
     if tokens_in is None:
         tokens_in = sum(tokens.count(message["content"]) for message in prompt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from contextrouter.model.noun import EMPTY, Noun, Vector, equal_nouns
 
@@ -15,6 +15,9 @@ SEARCH_TEXT = "search_text"  # key of a document's metadata: what is searched in
 
 class Document(Noun, frozen=True, kw_only=True, gc=False):
     """A retrievable text. A chunk is a document with `parent`, the id of the document it was cut from."""
+
+    # the citation of a document has its title and address, and the text of the context its content
+    BRIEF: ClassVar[frozenset[str]] = frozenset(("id", "kind", "language", "compartment", "untrusted"))
 
     content: str
     id: str = ""
@@ -86,6 +89,8 @@ class RankedList(Noun, frozen=True, kw_only=True, gc=False):
 class Provenance(Noun, frozen=True, kw_only=True, gc=False):
     """One ranked list's word on one document; stamped by the router alone."""
 
+    BRIEF: ClassVar[frozenset[str]] = frozenset(("source", "leg", "rank"))
+
     source: str
     leg: str
     query: str
@@ -102,6 +107,8 @@ class Provenance(Noun, frozen=True, kw_only=True, gc=False):
 
 class Envelope(Noun, frozen=True, kw_only=True, gc=False):
     """A distinct document, sealed with its provenance: the one thing that moves from dedupe to assembly."""
+
+    BRIEF: ClassVar[frozenset[str]] = frozenset(("document", "provenance", "normalized"))
 
     document: Document
     provenance: tuple[Provenance, ...] = ()  # best rank first

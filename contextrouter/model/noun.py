@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -32,6 +32,9 @@ def equal_nouns(one: msgspec.Struct, other: object) -> bool:
 
 class Noun(msgspec.Struct, frozen=True):
     """Frozen, and copied with changes."""
+
+    BRIEF: ClassVar[frozenset[str] | None] = None
+    """The fields that its brief form has, where they are not as they are by default; None: all."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with `changes`."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from contextrouter.model.document import Document, Envelope, Hit, Provenance, RankedList
+from contextrouter.model.document import Envelope, Hit, Provenance, RankedList
 from contextrouter.model.noun import Noun
 from contextrouter.model.request import Call, Plan, Query
 
@@ -23,14 +23,6 @@ LONGEST_QUERY = 200
 CUT = " […]"
 DIGITS = 4
 """Digits behind the point of a number in the brief form: a score needs no more, nor do seconds."""
-SHORT: Mapping[type, frozenset[str]] = {
-    Envelope: frozenset(("document", "provenance", "normalized")),
-    Document: frozenset(("id", "kind", "language", "compartment", "untrusted")),
-    Provenance: frozenset(("source", "leg", "rank")),
-}
-"""The fields of nouns of which the brief form has not all. The citation of a document has its title and
-address, and the text of the context its content.
-"""
 
 
 def encode_number(value: Any) -> Any:
@@ -121,7 +113,7 @@ def brief(value: Any) -> Any:
     if value is None or kind in (str, int, bool):
         return value
     if isinstance(value, Noun):
-        defaults, short = _defaults(kind), SHORT.get(kind)
+        defaults, short = _defaults(kind), kind.BRIEF
         fields = {}
         for name in kind.__struct_fields__:
             item = getattr(value, name)

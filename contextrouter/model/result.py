@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -76,6 +76,10 @@ class Harvest(Noun, frozen=True, kw_only=True):
 
 class Citation(Noun, frozen=True, kw_only=True, gc=False):
     """`[number]` in the text stands for this document; `envelopes[number - 1]` is the same one."""
+
+    BRIEF: ClassVar[frozenset[str]] = frozenset(
+        ("number", "title", "url", "source", "job", "path", "page", "line", "seconds")
+    )
 
     number: int
     title: str

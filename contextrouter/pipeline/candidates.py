@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite
-from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, Protocol, overload
 
-from contextrouter.model import Document, Envelope, Provenance, RankedList, Vector
+from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList, Vector
 from contextrouter.pipeline.envelopes import LazyEnvelopes
 from contextrouter.text.characters import whole_characters, whole_texts
-
-Rank = tuple[int, int]
-"""Where a document stands: the position of a list, and its index in that list."""
-
 
 FEW = 20
 """Documents that are looked for in a list one by one."""
@@ -56,6 +51,11 @@ class FusionNotes:
         span = self.range(n)
         return [span.scale(index, hit.score) for index, hit in enumerate(self._lists[n].hits)]
 
+    def scale_of(self, n: int) -> Callable[[int, Any], float]:
+        """Return the function from the index and the score of a hit in list n to its score from 0 to 1."""
+        scaled = self.scaled.get(n)
+        return self.range(n).scale if scaled is None else lambda index, _: scaled[index]
+
     def range(self, n: int) -> Range:
         """Return the range of the scores of list n."""
         if n not in self._ranges:
@@ -63,14 +63,15 @@ class FusionNotes:
         return self._ranges[n]
 
 
-class Share(NamedTuple):
+class Share:
     """The documents of one source: those that it named first begin at number `first`; `joined` are, by
     number, its copies of documents that another source named before it, and of its own.
     """
 
-    source: str
-    first: int
-    joined: Mapping[int, Document]
+    __slots__ = ("first", "joined", "source")
+
+    def __init__(self, source: str, first: int, joined: Mapping[int, Document]) -> None:
+        self.source, self.first, self.joined = source, first, joined
 
 
 class Candidates(LazyEnvelopes):
@@ -94,13 +95,18 @@ class Candidates(LazyEnvelopes):
         """Return the numbers of the documents that several sources named."""
         return sorted({number for share in self.shares for number in share.joined if number < share.first})
 
-    def copies(self, number: int) -> list[tuple[str, Document]]:
-        """Return the sources that named a document, in their order, and the copy that each has of it."""
-        behind = bisect_right(self.shares, number, key=attrgetter("first"))
-        others = [
-            (share.source, share.joined[number]) for share in self.shares[behind:] if number in share.joined
-        ]
-        return [(self.shares[behind - 1].source, self.documents[number]), *others]
+    def copies(self, numbers: Sequence[int]) -> dict[int, list[tuple[str, Document]]]:
+        """Return the sources that named each of these documents, in their order, with their copies of it."""
+        firsts = [share.first for share in self.shares]
+        copies = {
+            number: [(self.shares[bisect_right(firsts, number) - 1].source, self.documents[number])]
+            for number in numbers
+        }
+        for share in self.shares:
+            for number in share.joined.keys() & copies.keys():
+                if number < share.first:
+                    copies[number].append((share.source, share.joined[number]))
+        return copies
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -133,29 +139,27 @@ class Candidates(LazyEnvelopes):
         """Return the envelopes of these documents with these scores. `maximum` is the highest score possible,
         or what each source can give at best.
         """
-        ranks = self._ranks(numbers)
-        some_without_weight = 0 in notes.weights
+        hits_by_number = self._find(numbers, notes)
         envelopes = []
         for number, score in zip(numbers, scores, strict=True):
-            places = ranks[number]
-            if len(places) > 1:  # lists that count, by rank; behind them those of weight 0
-                places.sort(key=itemgetter(1))
-                if some_without_weight:
-                    places.sort(key=lambda place: notes.weights[place[0]] == 0)
-            possible = maximum if isinstance(maximum, float) else self._possible(places, maximum)
-            signals = {"fused": score}
-            if number in notes.calibrated:
-                signals["calibrated"] = notes.calibrated[number]
-            hits = [self.lists[n].hits[index] for n, index in places]
-            highlights, vector = hits[0].highlights or (), hits[0].vector
-            for hit in hits[1:]:
+            hits = hits_by_number[number]
+            if len(hits) > 1:
+                hits.sort(key=_standing)
+            first = hits[0][0]
+            highlights, vector = first.highlights or (), first.vector
+            for hit, _ in hits[1:]:
                 if hit.highlights:
                     highlights = (*highlights, *hit.highlights)
                 if vector is None:
                     vector = hit.vector
+            provenance = tuple([stamp for _, stamp in hits])
+            possible = maximum if isinstance(maximum, float) else _possible(provenance, maximum)
+            signals = {"fused": score}
+            if number in notes.calibrated:
+                signals["calibrated"] = notes.calibrated[number]
             envelope = Envelope(
-                document=whole_characters(hits[0].document),
-                provenance=tuple([self._stamp(number, place, notes) for place in places]),
+                document=whole_characters(first.document),
+                provenance=provenance,
                 score=score,
                 normalized=min(1.0, score / possible) if possible else 0.0,
                 signals=signals,
@@ -165,46 +169,53 @@ class Candidates(LazyEnvelopes):
             envelopes.append(envelope)
         return envelopes
 
-    def _ranks(self, numbers: Sequence[int]) -> dict[int, list[Rank]]:
-        """Find where these documents stand; in each list once, at the best rank."""
-        ranks: dict[int, list[Rank]] = {number: [] for number in numbers}
+    def _find(self, numbers: Sequence[int], notes: FusionNotes) -> dict[int, list[tuple[Hit, Provenance]]]:
+        """Find the hits of these documents, in each list the one of the best rank, with their provenance."""
+        hits: dict[int, list[tuple[Hit, Provenance]]] = {number: [] for number in numbers}
         wanted = {*numbers}
         for n, row in enumerate(self.rows):
             here = wanted.intersection(row)
-            if len(here) <= FEW:
-                for number in here:
-                    ranks[number].append((n, row.index(number)))
-            else:  # to look for each from the beginning of a list is quadratic
-                firsts = dict(zip(reversed(row), range(len(row) - 1, -1, -1), strict=True))
-                for number in here:
-                    ranks[number].append((n, firsts[number]))
-        return ranks
+            if not here:
+                continue
+            ranked, scale = self.lists[n], notes.scale_of(n)
+            order = notes.orders.get(ranked.source)
+            firsts = _first_places(row) if len(here) > FEW else None
+            for number in here:
+                index = row.index(number) if firsts is None else firsts[number]
+                hit = ranked.hits[index]
+                stamp = Provenance(
+                    source=ranked.source,
+                    leg=ranked.leg,
+                    query=ranked.query,
+                    rank=index + 1,
+                    score=hit.score,
+                    normalized=scale(index, hit.score),
+                    weight=notes.weights[n],
+                    retrieved_at=ranked.retrieved_at,
+                    place=None if order is None else order.place(number),
+                    source_score=None if order is None else order.scores.get(number),
+                    calibrated=None if order is None else order.values.get(number),
+                )
+                hits[number].append((hit, stamp))
+        return hits
 
-    def _possible(self, ranks: Sequence[Rank], maximum: Mapping[str, float]) -> float:
-        """Return the highest score that the sources of these lists could give together."""
-        if len(ranks) == 1:
-            return maximum.get(self.lists[ranks[0][0]].source, 0.0)
-        sources = sorted({self.lists[n].source for n, _ in ranks})
-        return sum([maximum.get(source, 0.0) for source in sources])
 
-    def _stamp(self, number: int, place: Rank, notes: FusionNotes) -> Provenance:
-        n, index = place
-        ranked = self.lists[n]
-        score = ranked.hits[index].score
-        order = notes.orders.get(ranked.source)
-        return Provenance(
-            source=ranked.source,
-            leg=ranked.leg,
-            query=ranked.query,
-            rank=index + 1,
-            score=score,
-            normalized=notes.scaled[n][index] if n in notes.scaled else notes.range(n).scale(index, score),
-            weight=notes.weights[n],
-            retrieved_at=ranked.retrieved_at,
-            place=None if order is None else order.place(number),
-            source_score=None if order is None else order.scores.get(number),
-            calibrated=None if order is None else order.values.get(number),
-        )
+def _first_places(row: Sequence[int]) -> dict[int, int]:
+    """Return where each number of a row stands first: to look for many one by one is quadratic."""
+    return dict(zip(reversed(row), range(len(row) - 1, -1, -1), strict=True))
+
+
+def _standing(hit: tuple[Hit, Provenance]) -> tuple[bool, int]:
+    """Lists that count come first, by rank; behind them those of weight 0."""
+    return hit[1].weight == 0, hit[1].rank
+
+
+def _possible(provenance: Sequence[Provenance], maximum: Mapping[str, float]) -> float:
+    """Return the highest score that the sources of a document could give together."""
+    if len(provenance) == 1:
+        return maximum.get(provenance[0].source, 0.0)
+    sources = sorted({stamp.source for stamp in provenance})
+    return sum([maximum.get(source, 0.0) for source in sources])
 
 
 class ScoredCandidates(LazyEnvelopes):

@@ -49,16 +49,22 @@ def heading_of(citation: Citation, connection: str, document: Document, name: st
     """
     is_line = citation.page is None and citation.seconds is None  # no use to a model
     position = "" if is_line else citation.place
-    about = [clean_line(part) for part in (connection, document.compartment or "", name, position) if part]
-    return " — ".join([f"### [{citation.number}] {citation.title}", *about])
+    heading = f"### [{citation.number}] {citation.title}"
+    for part in (connection, document.compartment, name, position):
+        if part:
+            heading += f" — {clean_line(part)}"
+    return heading
 
 
 def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], str]) -> Mapping[str, str]:
     """Return the names of the documents that share title and connection with another one, by their ids."""
     names: dict[tuple[str, str, str | None], dict[str, str]] = {}
-    for envelope in envelopes:
+    titles = [title_of(envelope.document) for envelope in envelopes]
+    if len({*titles}) == len(titles):
+        return {}
+    for envelope, title in zip(envelopes, titles, strict=True):
         document = envelope.document
-        key = (title_of(document), connection(envelope), document.compartment)
+        key = (title, connection(envelope), document.compartment)
         id = identity_of(document)
         names.setdefault(key, {})[id] = document.url if _ADDRESS.match(document.url) else id
     return {id: name for group in names.values() if len(group) > 1 for id, name in group.items()}
@@ -85,13 +91,10 @@ def visible_document(document: Document) -> Document:
 def _page_of(document: Document, question: str) -> int | None:
     """Return the page of a piece that has most words of the question, the first of equals."""
     metadata = document.metadata
-    page, start, pages = _whole(metadata.get("page")), metadata.get("start"), further_pages(document)
-    if page is None or not isinstance(start, int) or not pages:
+    page, pages = _whole(metadata.get("page")), further_pages(document)
+    if page is None or not pages:
         return page
-    numbers, cuts = [page], [0]
-    for number, cut in pages:
-        numbers.append(number)
-        cuts.append(cut - start)
+    numbers, cuts = [page, *[number for number, _ in pages]], [0, *[begin for _, begin in pages]]
     words = {*analyse(question)} - {""}
     texts = [document.content[begin:end] for begin, end in pairwise([*cuts, len(document.content)])]
     counts = [len(words.intersection(analyse(text))) for text in texts]
@@ -100,12 +103,16 @@ def _page_of(document: Document, question: str) -> int | None:
 
 def _headings(document: Document) -> tuple[str, ...]:
     """Return the headings of a document below its title."""
+    if not document.path:
+        return ()
     headings = tuple([one_line(part) for part in document.path])
-    return headings[1:] if headings[:1] == (title_of(document),) else headings
+    return headings[1:] if headings[0] == title_of(document) else headings
 
 
 def _url_that_opens(document: Document, file: str, page: int | None) -> str:
     url = document.url
+    if not file and not page:  # as of most documents: there is nothing to add
+        return url
     if not _ADDRESS.match(url):
         if not file:
             return url

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from contextrouter.contracts import SupportsFiles
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.runtime.local_files import LocalFile, local_file
@@ -28,7 +27,9 @@ class Origin(NamedTuple):
 
 
 class Connections:
-    """The connections of the settings. `sources` are the plugins that know the files of their documents."""
+    """The connections of the settings. `sources` are the plugins, of which some know the files of their
+    documents (`SupportsFiles`).
+    """
 
     def __init__(self, settings: Settings, sources: Mapping[str, object] | None = None) -> None:
         self._settings, self._sources = settings, sources or {}
@@ -46,10 +47,10 @@ class Connections:
 
     def origin(self, envelope: Envelope) -> Origin:
         """Return the job that stored a document, and the file that it was read from."""
-        source = source_of(envelope)
-        name, _ = self._job(source, envelope.document)
-        file = self.file(source, envelope.document)
-        return Origin(name, str(file.path) if file else "")
+        source, document = source_of(envelope), envelope.document
+        name, _ = self._job(source, document)
+        file = self.file(source, document)
+        return Origin(name, str(file.path)) if file else Origin(name)
 
     def file(self, source: str, document: Document) -> LocalFile | None:
         """Return the file of this machine that a document of a source was read from; None: none. Whether it
@@ -67,8 +68,9 @@ class Connections:
 
     def _file_of_source(self, source: str, id: str) -> LocalFile | None:
         plugin = self._sources.get(source)
-        if plugin is not None:
-            return local_file(plugin.local_folder, id) if isinstance(plugin, SupportsFiles) else None
+        if plugin is not None:  # `isinstance` of a protocol would take longer than all else of a citation
+            folder = getattr(plugin, "local_folder", None)
+            return None if folder is None else local_file(folder, id)
         table = self._settings.connectors.get(source)  # one that is only ingested is no open source
         path = table.options.get("path") if table is not None and table.use == "files" else None
         return local_file(self._path(path), id) if isinstance(path, str) else None
@@ -108,8 +110,8 @@ def describe_duplicates(candidates: Candidates) -> str:
     """Return which documents of several sources are one: `web:b = library:a`. "": none are."""
     numbers = candidates.duplicates()
     equal = [
-        " = ".join([f"{source}:{document.id or document.url}" for source, document in candidates.copies(n)])
-        for n in numbers[:MOST_DUPLICATES]
+        " = ".join([f"{source}:{document.id or document.url}" for source, document in copies])
+        for copies in candidates.copies(numbers[:MOST_DUPLICATES]).values()
     ]
     more = f"; {len(numbers) - MOST_DUPLICATES} more" if len(numbers) > MOST_DUPLICATES else ""
     return f"duplicates: {'; '.join(equal)}{more}" if equal else ""

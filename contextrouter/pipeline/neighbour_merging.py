@@ -127,7 +127,7 @@ def _block(chain: Sequence[_Piece], best: _Piece) -> Envelope:
         text += after.envelope.document.content[after.header + max(overlap, 0) :]
     document = best.envelope.document
     metadata = {**documents[0].metadata, "end": chain[-1].end, "chunks": tuple(d.id for d in documents)}
-    if pages := _next_pages(documents):
+    if pages := _next_pages(chain):
         metadata["next_pages"] = pages
     highlights = (highlight for piece in chain for highlight in piece.envelope.highlights)
     return best.envelope.replace(
@@ -144,7 +144,7 @@ def _block(chain: Sequence[_Piece], best: _Piece) -> Envelope:
 
 
 def further_pages(document: Document) -> list[tuple[int, int]]:
-    """Return number and beginning of the pages of a chunk but for its own, as its metadata has them."""
+    """Return number and beginning, in a chunk, of its pages but for the first, as its metadata has them."""
     pages = document.metadata.get("next_pages")
     pairs = (
         [pair for pair in pages if isinstance(pair, list | tuple)] if isinstance(pages, list | tuple) else []
@@ -152,15 +152,17 @@ def further_pages(document: Document) -> list[tuple[int, int]]:
     return [(p[0], p[1]) for p in pairs if len(p) == 2 and isinstance(p[0], int) and isinstance(p[1], int)]
 
 
-def _next_pages(documents: Sequence[Document]) -> list[list[int]]:
-    """Return number and beginning of the pages of a block but for the one on which it begins."""
-    pages = {pair for document in documents for pair in further_pages(document)}
-    for document in documents[1:]:
-        page, start = document.metadata.get("page"), document.metadata.get("start")
-        if isinstance(page, int) and isinstance(start, int):
-            pages.add((page, min([start, *[at for number, at in pages if number == page]])))
-    start_page = documents[0].metadata.get("page")
-    return [[number, start] for number, start in sorted(pages) if number != start_page]
+def _next_pages(chain: Sequence[_Piece]) -> list[list[int]]:
+    """Return number and beginning, in the block, of its pages but for the one on which it begins."""
+    pages: dict[int, int] = {}
+    for piece in chain:
+        document, shift = piece.envelope.document, piece.start - chain[0].start
+        page = document.metadata.get("page")
+        if isinstance(page, int):
+            pages.setdefault(page, shift)
+        for number, begin in further_pages(document):
+            pages.setdefault(number, begin + shift)
+    return [[number, begin] for number, begin in sorted(pages.items()) if begin > 0]
 
 
 def _common_path(documents: Sequence[Document]) -> tuple[str, ...]:

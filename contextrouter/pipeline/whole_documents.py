@@ -31,6 +31,6 @@ async def whole_document(
     except Exception as error:
         raise SourceError(f"Source {source!r} failed: {error or type(error).__name__}.") from error
     query = Query(text="", leg="fetch", scope=scope)
-    hits = [Hit(document=document) for document in documents]
+    hits = [Hit(document=document) for document in documents if id in (document.id, document.parent)]
     admitted = Admission(query, engine.source_keys[source]).hits(hits)
-    return next((hit.document for hit in admitted if hit.document.id == id), None)
+    return admitted[0].document if admitted else None

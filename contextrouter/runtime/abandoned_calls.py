@@ -13,17 +13,17 @@ log = logging.getLogger("contextrouter")
 
 
 class AbandonedCalls:
-    """The abandoned calls of one plugin. With `most` of them it is not called."""
+    """The abandoned calls of one plugin. With `limit` of them it is not called."""
 
-    __slots__ = ("most", "owner", "tasks")
+    __slots__ = ("limit", "owner", "tasks")
 
     def __init__(self, owner: str, limit: int) -> None:
-        self.owner, self.most = owner, limit
+        self.owner, self.limit = owner, limit
         self.tasks: set[asyncio.Task[Any]] = set()
 
     def refusal(self) -> str:
         """Why the plugin is not called now. Empty: it may be."""
-        if len(self.tasks) < self.most:
+        if len(self.tasks) < self.limit:
             return ""
         return f"not asked: {len(self.tasks)} calls to it ignore their cancellation and have not ended"
 
@@ -38,7 +38,7 @@ class AbandonedCalls:
         for task in tasks:
             self.tasks.add(task)
             task.add_done_callback(self._end)
-        if before < self.most <= len(self.tasks):
+        if before < self.limit <= len(self.tasks):
             log.warning("%s: %s; it is asked again when some of them end", self.owner, self.refusal())
 
     def _end(self, task: asyncio.Task[Any]) -> None:

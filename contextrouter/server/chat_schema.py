@@ -141,7 +141,7 @@ class ChatAsked(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(text for text in stops if text)
 
 
-class Cited(msgspec.Struct, frozen=True, kw_only=True):
+class Cited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The document that a citation number in the answer stands for."""
 
     number: int

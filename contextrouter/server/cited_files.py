@@ -7,7 +7,6 @@ since: its new text may have labels that nobody has read yet.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import html
 import re
@@ -17,9 +16,6 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from contextrouter.contracts import SupportsFetch
-from contextrouter.model import Document, Hit, Query
-from contextrouter.pipeline.admission import Admission
 from contextrouter.runtime.local_files import read_local_file
 from contextrouter.runtime.threads import work_aside
 from contextrouter.server.citation_links import FILES, is_part
@@ -54,9 +50,9 @@ async def get_file(exchange: Exchange) -> web.StreamResponse:
         detail = "Name a `source` and the `id` of a document that it cites, as in /v1/files?source=…&id=…"
         raise Refused(422, "invalid_query", detail)
     check_sources(exchange.caller, (source,))
-    document = await _find(exchange, source, id)
-    file = exchange.server.router.engine.connections.file(source, document) if document else None
     scope = exchange.caller.scope
+    document = await exchange.server.router.document(source, id, scope=scope)
+    file = exchange.server.router.engine.connections.file(source, document) if document else None
     if document is None or file is None or (scope is not None and is_part(document)):
         raise _not_there()
     content = await work_aside(read_local_file, file, MOST_BYTES)
@@ -68,23 +64,6 @@ async def get_file(exchange: Exchange) -> web.StreamResponse:
         detail = "The file has changed since it was ingested. It is served again after the next ingestion."
         raise Refused(409, "file_changed", detail)
     return _response(data, file.path.name, "text/html" in exchange.request.headers.get("Accept", ""))
-
-
-async def _find(exchange: Exchange, source: str, id: str) -> Document | None:
-    """Return the document of an id, if the caller may see it."""
-    engine = exchange.server.router.engine
-    plugin: object = engine.sources.get(source)
-    if not isinstance(plugin, SupportsFetch):
-        return None
-    scope = exchange.caller.scope
-    async with asyncio.timeout(exchange.server.settings.serve.max_deadline_seconds):
-        await exchange.server.router.instances.ready(engine.kinds[source], source)
-        documents = await plugin.fetch([id], scope)
-    admission = Admission(Query(text="", limit=1, scope=scope), engine.source_keys[source])
-    hits = admission.hits(
-        [Hit(document=document) for document in documents if id in (document.id, document.parent)]
-    )
-    return hits[0].document if hits else None
 
 
 def _not_there() -> Refused:

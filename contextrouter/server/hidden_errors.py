@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
-from contextrouter.model import Context, Intent, Plan, SourceReport
+from contextrouter.model import Context, Intent, Plan, SourceReport, Step
 from contextrouter.pipeline.fan_out.entity_hints import NOT_SEARCHED
 from contextrouter.pipeline.interpretation import FAILED
 from contextrouter.serialization import plain, shorten_query
@@ -25,6 +25,10 @@ MESSAGES = {
     "open": "not asked, because it failed before",
     "partial": "a part of its answer is missing",
 }
+OWN_STEPS = frozenset(
+    "plan interpret fan_out facts facets dedupe calibrate fuse prefer select merge assemble shadow".split()
+)
+"""Steps of the trace whose notes the router writes; the others are stages."""
 PLUGIN_FAILED = "A plugin failed. The log of the server has more under this request id."
 
 
@@ -38,7 +42,7 @@ def hide_errors(value: T, caller: Caller) -> T:
     elif isinstance(value, Plan):
         hidden = value.replace(intent=_intent(value.intent))
     elif isinstance(value, Context):
-        steps = [step.replace(note="failed") if step.failed else step for step in value.trace.steps]
+        steps = map(_step, value.trace.steps)
         plan = value.trace.plan.replace(intent=_intent(value.trace.plan.intent))
         hidden = value.replace(
             coverage=_reports(value.coverage),
@@ -73,6 +77,13 @@ def _report(report: SourceReport) -> SourceReport:
     fields = {"source": report.source, "leg": report.leg, "status": report.status, "error": report.error}
     log.info("source failed", extra={"fields": fields})
     return report.replace(error=MESSAGES[report.status])
+
+
+def _step(step: Step) -> Step:
+    """Return a step without what a plugin wrote: a stage's note may hold the message of a failure."""
+    if step.failed:
+        return step.replace(note="failed")
+    return step if step.name in OWN_STEPS else step.replace(note="")
 
 
 def _intent(intent: Intent) -> Intent:

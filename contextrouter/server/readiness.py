@@ -53,6 +53,7 @@ class SourcePings:
 
     async def _ping_all(self) -> None:
         tasks = {name: asyncio.get_running_loop().create_task(self._ping(name)) for name in self.required}
+        late: set[asyncio.Task[tuple[SourceState, str]]] = set()
         if tasks:
             _, late = await asyncio.wait(tasks.values(), timeout=PATIENCE)
             for task in late:
@@ -63,9 +64,10 @@ class SourcePings:
                 for name, task in tasks.items():
                     self._router.engine.limits.abandoned.of("ping of source", name).add({task} & stubborn)
         for name, task in tasks.items():
-            late_reason = f"no answer within {PATIENCE:g} s"
-            state, reason = task.result() if task.done() else ("does not answer", late_reason)
-            self._note(name, state, reason)
+            if task in late:
+                self._note(name, "does not answer", f"no answer within {PATIENCE:g} s")
+            else:
+                self._note(name, *task.result())
         self._pinged_at = monotonic()
 
     async def _ping(self, name: str) -> tuple[SourceState, str]:

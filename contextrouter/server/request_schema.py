@@ -128,6 +128,7 @@ class SourcesShown(msgspec.Struct, frozen=True, kw_only=True):
     routes: Sequence[str]
     caller: str
     scope: Mapping[str, Any] | None = None
+    examples: Sequence[str] = ()  # questions to begin with
 
 
 SourceState = Literal[

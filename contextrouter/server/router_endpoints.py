@@ -128,7 +128,14 @@ async def sources(exchange: Exchange) -> web.StreamResponse:
         descriptions.append(shown)
     scope = None if caller.scope is None else msgspec.to_builtins(caller.scope)
     routes = ["default", *(name for name in server.settings.routes if name != "default")]
-    return json_response(SourcesShown(sources=descriptions, routes=routes, caller=caller.name, scope=scope))
+    shown_sources = SourcesShown(
+        sources=descriptions,
+        routes=routes,
+        caller=caller.name,
+        scope=scope,
+        examples=server.settings.serve.examples,
+    )
+    return json_response(shown_sources)
 
 
 def _source(instance: Instance, legs: Sequence[str], caller: Caller) -> SourceShown:
@@ -185,7 +192,9 @@ async def readyz(exchange: Exchange) -> web.StreamResponse:
 async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     """GET /metrics."""
     server = exchange.server
-    text = server.metrics.text(server.router.engine.limits.abandoned.counts())
+    router = server.router
+    abandoned = {**router.engine.limits.abandoned.counts(), **router.answering.abandoned.counts()}
+    text = server.metrics.text(abandoned)
     return web.Response(body=text, headers={"Content-Type": metrics.MEDIA})
 
 

@@ -181,6 +181,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     # names beside those of this machine by which it is asked without keys, such as host.docker.internal
     allowed_hosts: tuple[str, ...] = ()
     explorer: bool = True
+    examples: tuple[str, ...] = ()  # questions that the explorer offers
     files: bool = False  # serve the local files that citations name, to callers who may see the documents
     mcp: bool = True  # serve the tools for agents at /mcp, where the package is installed
     log_format: Literal["json", "text"] = "json"
@@ -226,6 +227,7 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     fallback: Literal["extractive", ""] = (
         "extractive"  # writes where another generator fails; "": the answer fails
     )
+    silence_seconds: Seconds = 120.0  # a generator that writes nothing for so long has failed
     answer_links: Literal["cited", "all"] = (
         "cited"  # links and images that stay; the others are made harmless
     )

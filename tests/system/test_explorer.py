@@ -5,98 +5,101 @@ becomes more than text.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.chromium import Page, browser
-from support.example import QUESTION, CommandLine, ingest_example
+from support.chromium import Page
+from support.example import QUESTION, CommandLine
+from support.explorer import DONE, PICTURES, ask, at, click, loaded, texts
 from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
 from contextrouter import ContextRouter
 from contextrouter.testing.fakes import Fixed
 
-PICTURES = Path(os.environ.get("PICTURES", ""))
 HOSTILE = (
     "<script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'><a href='javascript:window.hurt ="
     " 1'>x</a>\u202e reversed \u2066 and {{7*7}} `${window.hurt = 1}`"
 )
 ANSWERABLE = "When does the reading group meet?"
-DONE = "document.getElementById('status').textContent.includes('documents and')"
 
 
-@pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    async with browser(tmp_path / "profile") as opened:
-        yield opened
-        assert [each for each in opened.complaints if "favicon" not in each] == []
-        assert {url.split("/")[2] for url in opened.asked if url.startswith("http")} <= {
-            "127.0.0.1:" + opened.port
-        }
-
-
-def at(page: Page, url: str) -> str:
-    """The explorer's address; the page may ask no other server."""
-    page.port = url.rpartition(":")[2]  # type: ignore[attr-defined]  # noted on the page for the fixture that reads it
-    return f"{url}/explorer"
-
-
-async def ask(page: Page, question: str) -> None:
-    """Type a question and press Enter."""
-    await page.until("document.querySelectorAll('#sources li').length")
-    await page.value("document.getElementById('question').focus()")
-    await page.call("Input.insertText", text=question)
-    await page.press("Enter", 13, "\r")
-    await page.until(DONE)
-
-
-async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path: Path):
-    await ingest_example(tmp_path / "example") if (tmp_path / "example").mkdir() is None else None
-    pictures = PICTURES if PICTURES.name else tmp_path
-    async with serve_router(ContextRouter.from_toml(tmp_path / "example" / "settings.toml")) as server:
-        await page.open(at(page, server.url))
-        await ask(page, QUESTION)
-        assert await page.value("document.querySelectorAll('#plan tbody tr').length") >= 15
-        assert await page.value("[...document.querySelectorAll('#plan .waiting')].length") == 0
-        titles = await page.value(
-            "[...document.querySelectorAll('#result h2')].map(each => each.textContent)"
-        )
-        assert [title.split(" (")[0] for title in titles] == [
-            "Can it be answered?",
-            "Selected",
-            "Lost, and where",
-            "Assembled context",
-            "Facts",
-            "Coverage",
-            "Timings",
-        ]
+@pytest.mark.case("USE-18")
+async def test_an_example_leads_to_answer_cards_and_how_it_came_about(page: Page, example: Path):
+    """Above the fold of a laptop stand the answer and two cards; the rest is told when it is asked for."""
+    pictures = PICTURES if PICTURES.name else example
+    async with serve_router(ContextRouter.from_toml(example / "settings.toml")) as server:
+        await page.open(at(page, server.url).removesuffix("explorer"))
+        await page.picture(pictures / "explorer-first.png", width=1280)
+        await page.until("document.querySelectorAll('#examples button').length")
+        assert (await texts(page, "#examples button"))[0] == QUESTION
+        await click(page, "#examples button")
+        await page.until(DONE)
+        await page.picture(pictures / "explorer.png", width=1280)
+        bottom = "document.getElementById('{}').getBoundingClientRect().bottom"
+        assert await page.value(bottom.format("answer")) < await page.value(bottom.format("hit-2")) < 900
+        heads = await texts(page, "#result h2")
+        assert [head.split(" (")[0] for head in heads] == ["Answer", "Documents", "How it came about"]
         assert await page.value("document.querySelectorAll('#hits .bar i').length") > 20
-        await page.value("document.querySelector('#hits summary').click()")
+        assert "machine" in await texts(page, "#hit-1 mark")
+        assert await page.value("document.querySelectorAll('#hit-1 h3 a').length") == 1
+        assert "which-book-first.md" in await page.value("document.querySelector('#hit-2 .dim').textContent")
+        line = await page.value("document.getElementById('coverage-line').textContent")
+        assert line == "All of 19 calls to 5 sources answered."
+        assert await page.value("document.querySelectorAll('#course details[open]').length") == 0
+        await click(page, "#hits summary")
         why = await page.until("document.querySelector('#hits details[open] ul')?.textContent")
         assert why.startswith("Its score is ")
-        assert await page.value("document.querySelectorAll('#hits details[open] tbody tr').length") >= 1
-        await page.value("document.querySelector('#lost summary').click()")
-        assert "quota" in await page.value("document.querySelector('#lost summary').textContent")
-        await page.until("document.querySelectorAll('#lost details[open] li').length")
-        assert "tokens" in await page.value("document.querySelector('#context p').textContent")
-        blocks = await page.value("document.querySelectorAll('#context tbody tr').length")
-        assert blocks == await page.value("document.querySelectorAll('#hits h3').length") > 0
-        await page.value("document.querySelectorAll('details[open] summary').forEach(each => each.click())")
-        await page.picture(pictures / "explorer.png", height=1400)
-        await page.picture(pictures / "explorer-dark.png", height=1400, dark=True)
+        for part in ("coverage", "plan", "timings", "lost", "facts", "context"):
+            await click(page, f"#{part} summary")
+            await page.until(f"document.querySelector('#{part}[open] > div').childElementCount")
+        assert await page.value("document.querySelectorAll('#plan tbody tr').length") >= 15
+        assert await page.value("document.querySelectorAll('#plan .waiting').length") == 0
+        assert (await texts(page, ".funnel .name"))[:2] == ["found", "distinct"]
+        numbers = [int(number) for number in await texts(page, ".funnel .n")]
+        assert numbers == sorted(numbers, reverse=True)
+        assert numbers[-1] == await page.value("document.querySelectorAll('#hits h3').length")
+        assert any("quota" in reason for reason in await texts(page, ".funnel summary"))
+        assert await page.value("document.querySelectorAll('#facts svg .node').length") > 4
+        await page.picture(pictures / "explorer-course.png", width=1280, whole=True)
+
+
+async def test_bars_of_time_are_drawn_to_scale(page: Page):
+    """A call that takes twice as long has a bar twice as long, and begins where its step begins."""
+    sources = {"short": Fixed("a", delay=0.4), "long": Fixed("b", delay=0.8)}
+    async with serve_router(router(connectors=sources)) as server:
+        await page.open(at(page, server.url))
+        await ask(page, "q")
+        await click(page, "#timings summary")
+        await page.until("document.querySelectorAll('.fall .call').length === 2")
+        rows = await page.value(
+            "[...document.querySelectorAll('.fall .call')].map(each => [each.textContent,"
+            " parseFloat(each.nextSibling.firstChild.style.width),"
+            " parseFloat(each.nextSibling.nextSibling.textContent)])"
+        )
+        widths = {name.split()[0]: (width, time) for name, width, time in rows}
+        ratio = widths["long"][0] / widths["short"][0]
+        assert ratio == pytest.approx(widths["long"][1] / widths["short"][1], rel=0.02)
+
+
+async def test_dark_and_narrow_the_page_is_whole_and_legs_are_compared(page: Page, example: Path):
+    pictures = PICTURES if PICTURES.name else example
+    async with serve_router(ContextRouter.from_toml(example / "settings.toml")) as server:
+        await page.open(at(page, server.url))
+        await ask(page, QUESTION)
+        await page.picture(pictures / "explorer-dark.png", width=1280, dark=True)
         await page.picture(pictures / "explorer-narrow.png", width=390, height=844)
         assert await page.value("document.documentElement.scrollWidth <= 390")
         link = await page.value("document.getElementById('link').href")
-        await page.value("document.getElementById('compare').click()")
+        assert (await texts(page, "#legs option"))[:3] == ["all", "vector", "text"]
+        await click(page, "#compare")
         heads = await page.until(
             "[...document.querySelectorAll('#comparison h3')].map(each => each.textContent).join()"
         )
-        assert heads == "hybrid,vector,text"
+        assert heads == "all legs,vector,text"
         assert await page.value(
             "[...document.querySelectorAll('#comparison ol')].every(each => each.children.length > 2)"
         )
@@ -107,36 +110,29 @@ async def test_the_example_is_asked_explained_and_compared(page: Page, tmp_path:
 
 
 @pytest.mark.case("USE-11")
-async def test_the_button_answer_shows_what_the_command_prints(
-    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+async def test_the_page_shows_what_the_command_prints(
+    page: Page, example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     """From the example's library, with citations, and with no key."""
-    folder = tmp_path / "example"
-    folder.mkdir()
-    await ingest_example(folder)
-    pictures = PICTURES if PICTURES.name else tmp_path
-    async with ContextRouter.from_toml(folder / "settings.toml") as lone:
+    async with ContextRouter.from_toml(example / "settings.toml") as lone:
         expected = await lone.answer(ANSWERABLE)
     assert expected.outcome == "answered"
     assert expected.citations
-    async with serve_router(ContextRouter.from_toml(folder / "settings.toml")) as server:
+    async with serve_router(ContextRouter.from_toml(example / "settings.toml")) as server:
         await page.open(at(page, server.url))
-        await page.until("document.querySelectorAll('#sources li').length")
-        await page.value(f"document.getElementById('question').value = {ANSWERABLE!r}")
-        await page.value("document.getElementById('answered').click()")
-        await page.until("document.getElementById('status').textContent.startsWith('answered')")
+        await ask(page, ANSWERABLE)
         assert await page.value("document.querySelector('#answer .answer').textContent") == expected.text
-        shown = await page.value("[...document.querySelectorAll('#answer li')].map(each => each.textContent)")
         ordered = sorted(expected.citations, key=lambda citation: citation.number)
-        assert shown == [f"[{c.number}] {c.title or c.url or c.source} {c.source}" for c in ordered]
-        await page.value("document.querySelector('#answer a.number').click()")
+        shown = await texts(page, "#answer .cited li")
+        for line, citation in zip(shown, ordered, strict=True):
+            assert line.startswith(f"[{citation.number}] {citation.title}")
+            assert line.endswith(citation.job or citation.source)
+        await click(page, "#answer a.number")
         number = await page.value("document.querySelector('#answer a.number').textContent")
         top = f"document.getElementById('hit-{number[1:-1]}').getBoundingClientRect().top"
         assert await page.until(f"{top} >= 0 && {top} < window.innerHeight")
-        await page.value("window.scrollTo(0, 0)")
-        await page.picture(pictures / "explorer-answer.png", height=1100)
-        await page.picture(pictures / "explorer-answer-narrow.png", width=390, height=844)
-    ran = await asyncio.to_thread(CommandLine(monkeypatch, capsys), "ask", ANSWERABLE, cwd=folder)
+        assert await page.value("document.activeElement.id") == f"hit-{number[1:-1]}"
+    ran = await asyncio.to_thread(CommandLine(monkeypatch, capsys), "ask", ANSWERABLE, cwd=example)
     assert ran.code == 0
     assert ran.out.splitlines()[0] == expected.text
 
@@ -148,10 +144,7 @@ async def test_an_answer_that_is_hostile_is_text_and_leads_nowhere(page: Page):
     made = router(settings, answer=hits, generators={"said": ScriptedGenerator(said)})
     async with serve_router(made) as server:
         await page.open(at(page, server.url))
-        await page.until("document.querySelectorAll('#sources li').length")
-        await page.value("document.getElementById('question').value = 'When does it open?'")
-        await page.value("document.getElementById('answered').click()")
-        await page.until("document.getElementById('status').textContent.startsWith('answered')")
+        await ask(page, "When does it open?")
         assert await page.value("window.hurt") is None
         assert await page.value("document.querySelectorAll('#answer script, #answer img').length") == 0
         links = await page.value("[...document.querySelectorAll('#answer .answer a')].map(each => each.hash)")
@@ -165,17 +158,17 @@ async def test_sources_are_told_as_they_come_and_the_plan_before(page: Page):
     sources = {"fast": Fixed("a"), "slow": Fixed("b", delay=2.0)}
     async with serve_router(router(connectors=sources)) as server:
         await page.open(at(page, server.url))
-        await page.until("document.querySelectorAll('#sources li').length")
+        await loaded(page)
         await page.value("document.getElementById('question').value = 'q'")
-        await page.value("document.getElementById('planned').click()")
+        await click(page, "#planned")
         await page.until("document.getElementById('status').textContent.includes('Nothing was')")
-        assert await page.value("document.querySelectorAll('#plan .waiting').length") == 2
+        assert await page.value("document.querySelectorAll('#progress .waiting').length") == 2
         assert sources["fast"].queries == []
-        await page.value("document.getElementById('submit').click()")
-        count = "['ok', 'waiting'].map(each => document.querySelectorAll(`#plan .${each}`).length).join()"
+        await click(page, "#searched")
+        count = "['ok', 'waiting'].map(each => document.querySelectorAll(`#progress .${each}`).length).join()"
         await page.until(f"{count} === '1,1'")
-        await page.until(DONE)
-        assert await page.value("document.querySelectorAll('#plan .ok').length") == 2
+        await page.until("document.getElementById('status').textContent.includes(' and ')")
+        assert await page.value("document.querySelectorAll('#progress .ok').length") == 2
 
 
 async def test_a_hostile_document_is_text_and_nothing_else(page: Page):
@@ -252,13 +245,14 @@ async def test_everything_is_reached_by_keyboard_and_has_a_name(page: Page):
     async with serve_router(router()) as server:
         await page.open(at(page, server.url))
         await ask(page, "q")
+        await click(page, "#options summary")
         seen = []
-        for _ in range(25):
+        for _ in range(40):
             await page.press("Tab", 9)
             seen.append(await page.value("document.activeElement.id || document.activeElement.tagName"))
         assert {
             "submit",
-            "answered",
+            "searched",
             "compare",
             "planned",
             "legs",
@@ -267,7 +261,7 @@ async def test_everything_is_reached_by_keyboard_and_has_a_name(page: Page):
             "link",
             "INPUT",
             "SUMMARY",
-            "PRE",
+            "BUTTON",
         } <= set(seen)
         nodes = (await page.call("Accessibility.getFullAXTree"))["nodes"]
         wanted = ("button", "textbox", "combobox", "checkbox", "link", "heading", "region")

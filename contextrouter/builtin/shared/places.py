@@ -10,8 +10,8 @@ from contextrouter.model import Document
 
 def place_at(document: Document, start: int, end: int) -> dict[str, Any]:
     """Return where the characters from `start` to `end` of a document's content are, as metadata of a piece:
-    `page` from 1, `next_pages` with number and beginning of each further page in it, `start_seconds`, `line`
-    from 1; what is not known is left out.
+    `page` from 1, `next_pages` with number and beginning, in the piece, of each further page,
+    `start_seconds`, `line` from 1; what is not known is left out.
 
     The document's metadata says where its pages (`page_starts`) and cues (`cue_starts`) begin, and on which
     line of its file (`first_line`) its content.
@@ -21,7 +21,8 @@ def place_at(document: Document, start: int, end: int) -> dict[str, Any]:
     if starts := metadata.get("page_starts"):
         position["page"] = max(bisect_right(starts, start), 1)
         page = position["page"]
-        if pages := [[number, at] for number, at in enumerate(starts[page:], page + 1) if at < end]:
+        following = enumerate(starts[page:], page + 1)
+        if pages := [[number, begin - start] for number, begin in following if begin < end]:
             position["next_pages"] = pages
     if cues := metadata.get("cue_starts"):
         index = bisect_right(cues, start, key=lambda cue: cue[0]) - 1

@@ -10,8 +10,10 @@ from contextrouter.model import Citation, Context, Fact, SourceReport
 
 LINES = 24
 """The lines of a screen where the terminal has fewer, or there is none that says."""
-_FACTS = 4
-_OTHERS = 7
+TALL = 36
+"""A screen of so many lines has space between the documents."""
+_FACTS = 3
+_OTHERS = 10
 """Lines beside those of documents and facts: the summary, the coverage, the advice, and space between."""
 _BLOCK = 3
 """Lines of a document: its title, its beginning, and where it opens."""
@@ -22,10 +24,14 @@ def print_screen(context: Context) -> None:
     """Print what fits on a screen of an answer."""
     print_summary(context)
     facts = min(len(context.facts), _FACTS)
-    room = max(LINES, terminal.out.height) - _OTHERS - (facts + 1 if facts else 0)
-    documents = max(3, room // _BLOCK)
-    for citation, envelope in list(zip(context.citations, context.envelopes, strict=True))[:documents]:
-        terminal.out.print()
+    height = max(LINES, terminal.out.height)
+    is_tall = height >= TALL
+    room = height - _OTHERS - (facts + 2 if facts else 0)
+    documents = max(3, room // (_BLOCK + is_tall))
+    pairs = zip(context.citations[:documents], context.envelopes[:documents], strict=True)
+    for number, (citation, envelope) in enumerate(pairs):
+        if is_tall or number == 0:
+            terminal.out.print()
         print_citation(citation, excerpt(envelope.document.content))
     if len(context.citations) > documents:
         number = len(context.citations)

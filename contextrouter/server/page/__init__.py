@@ -17,7 +17,20 @@ POLICY = (
 )
 _MEDIA = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PAGE = "explorer.html"
-PARTS = ("explorer.css", "explorer.js", "api.js", "dom.js", "result.js", "icon.svg")
+PARTS = (
+    "explorer.css",
+    "explorer.js",
+    "answer.js",
+    "api.js",
+    "cards.js",
+    "copies.js",
+    "course.js",
+    "dom.js",
+    "facts.js",
+    "icon.svg",
+    "markdown.js",
+    "scores.js",
+)
 
 
 @cache
@@ -38,14 +51,19 @@ def _shows(name: str) -> Handle:
     return handle
 
 
+def _path_of(name: str) -> str:
+    return "/explorer" if name == PAGE else f"/explorer/{name}"
+
+
+_PATHS = (("/", PAGE), *[(_path_of(name), name) for name in (PAGE, *PARTS)])
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     Endpoint(
         method="GET",
-        path="/explorer" if name == PAGE else f"/explorer/{name}",
+        path=path,
         handle=_shows(name),
         summary="The explorer" if name == PAGE else "A part of the explorer",
         media=_MEDIA[name.rpartition(".")[2]],
         guarded=False,
     )
-    for name in (PAGE, *PARTS)
+    for path, name in _PATHS
 )

@@ -4,6 +4,7 @@ export class Problem extends Error {}
 
 let key = "";
 export const useKey = (value) => { key = value; };
+export const hasKey = () => Boolean(key);
 
 async function send(path, body) {
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
@@ -41,4 +42,15 @@ export async function stream(path, body, on) {
       if (fields.event === "result") { reader.cancel(); return data; }
     }
   }
+}
+
+/** Open a cited file of this server. A link sends no key, so that with a key the page fetches the file itself. */
+export async function openFile(url, event) {
+  if (!key || !url.startsWith(`${location.origin}/v1/files?`)) return;
+  event.preventDefault();
+  const shown = window.open("", "_blank");
+  const response = await fetch(url, { headers: { Authorization: `Bearer ${key}`, Accept: "text/plain, */*" } });
+  const told = response.ok ? await response.blob() : new Blob([(await response.json()).detail], { type: "text/plain" });
+  const address = URL.createObjectURL(told) + new URL(url).hash;
+  if (shown) shown.location.replace(address);
 }
