@@ -129,7 +129,7 @@ def test_text_that_the_style_of_its_paragraph_hides_is_left_out() -> None:
     assert (made.text, made.problems) == ("Kept.\n\nShown.", ["left out of the final view: hidden texts 1."])
 
 
-def test_hidden_rows_are_left_out_and_no_text_before_a_table_is_lost() -> None:
+def test_hidden_rows_go_and_a_deleted_end_before_a_table_loses_nothing() -> None:
     document = docx.Document()
     paragraph = document.add_paragraph("Fees:")
     properties = paragraph._p.get_or_add_pPr()

@@ -424,7 +424,7 @@ async def test_pages_of_listed_origins_and_of_this_machine_may_call_tools(agents
             assert "mcp-session-id" in refused.headers["Access-Control-Expose-Headers"]
             assert (refused.status, answer.status) == (401, 200)
             assert '"route"' in answer.text
-        for origin in ("https://evil.example", "http://localhost.evil.example:6274", "null"):
+        for origin in ("https://evil.example", "http://localhost.evil.example:6274", "null", "http://["):
             before = await ask("/mcp", method="OPTIONS", headers=preflight(origin))
             answer = await ask("/mcp", LIST, headers={**ACCEPT, **BEARER, "Origin": origin})
             assert (answer.status, answer.json["code"]) == (403, "origin_not_allowed")

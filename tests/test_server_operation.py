@@ -327,7 +327,18 @@ def test_a_trace_id_is_read_as_the_standard_says():
         assert read_trace_id(wrong) == "", wrong
 
 
-@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Port", "X-Forwarded-Server", "CF-Connecting-IP"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X-Forwarded-For",
+        "Forwarded",
+        "X-Real-IP",
+        "Via",
+        "X-Forwarded-Port",
+        "X-Forwarded-Server",
+        "CF-Connecting-IP",
+    ],
+)
 async def test_without_keys_a_request_through_a_proxy_is_refused(header: str):
     async with serve_router(router()) as ask:
         answer = await ask("/v1/route", ASK, headers={header: "127.0.0.1"})

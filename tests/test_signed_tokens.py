@@ -136,6 +136,15 @@ async def test_a_public_key_is_no_secret_to_sign_with(keys_file: str):
         assert await seen(ask, (parts + b"." + mark).decode()) == (401, "invalid_token")
 
 
+async def test_the_rate_counts_for_each_subject_of_a_token(keys_file: str):
+    limited = settings(keys_file=keys_file) | {"serve": {"rate_per_minute": 1}}
+    made = router(limited, answer=DOCS)
+    async with serve_router(made) as ask:
+        assert await seen(ask, token()) == ["open"]
+        assert await seen(ask, token()) == (429, "rate_limited")
+        assert await seen(ask, token(sub="bert")) == ["open"]
+
+
 async def test_keys_and_tokens_stand_beside_each_other(keys_file: str):
     both = settings(keys_file=keys_file) | key(ceiling="internal")
     async with serve_router(router(both, answer=DOCS)) as ask:

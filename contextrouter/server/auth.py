@@ -21,12 +21,15 @@ import msgspec
 
 from contextrouter.errors import SettingsError
 from contextrouter.pipeline.call_limits.slots import Slots
+from contextrouter.runtime.lru import Lru
 from contextrouter.scope import Scope
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.signed_tokens import SignedTokens
 from contextrouter.settings import AccessKey, Serve, Settings
 
 PREFIX = "cr_"
+MOST_BUCKETS = 100_000
+"""Callers whose rate is kept; of more, the one that has not asked for longest begins anew."""
 FORWARDED = re.compile(
     r"forwarded|via|x-(?:original-)?forwarded.*|(?:x-|true-|cf-|fastly-)(?:real|client|connecting|cluster-client)-ip"
     r"|x-envoy-external-address",
@@ -193,7 +196,8 @@ class RequestLimits:
         self.max_requests = max_requests
         self._running = 0
         self._running_by_caller: dict[str, int] = {}
-        self._buckets: dict[str, tuple[float, float]] = {}  # caller -> (budget, time of its last update)
+        # caller -> (budget, time of its last update); of those who bring tokens, there is no end
+        self._buckets: Lru[str, tuple[float, float]] = Lru(MOST_BUCKETS)
 
     def enter(self, caller: Caller) -> None:
         """Admit a request. Raises Refused (429, 503) with the seconds after which to retry."""
@@ -224,7 +228,11 @@ class RequestLimits:
     def leave(self, caller: Caller) -> None:
         """Count a request as ended."""
         self._running -= 1
-        self._running_by_caller[caller.name] -= 1
+        running = self._running_by_caller[caller.name] - 1
+        if running:
+            self._running_by_caller[caller.name] = running
+        else:
+            del self._running_by_caller[caller.name]
 
     def _take(self, caller: Caller) -> None:
         """Take one request from the token bucket of a caller."""
@@ -232,11 +240,11 @@ class RequestLimits:
         if not rate:
             return
         now = monotonic()
-        budget, since = self._buckets.get(caller.name, (float(rate), now))
+        budget, since = self._buckets.get(caller.name) or (float(rate), now)
         budget = min(float(rate), budget + (now - since) * rate / 60)
         if budget < 1:
-            self._buckets[caller.name] = (budget, now)
+            self._buckets.put(caller.name, (budget, now))
             wait = int((1 - budget) * 60 / rate) + 1
             detail = f"This caller may ask {rate} times a minute."
             raise Refused(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
-        self._buckets[caller.name] = (budget - 1, now)
+        self._buckets.put(caller.name, (budget - 1, now))

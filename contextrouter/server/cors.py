@@ -27,8 +27,13 @@ def allows(origin: str, origins: Collection[str], *, loopback: bool = False) -> 
     """
     if origin in origins:
         return True
-    parts = urlsplit(origin) if loopback else None
-    return parts is not None and parts.scheme in ("http", "https") and is_loopback(parts.hostname or "")
+    if not loopback:
+        return False
+    try:
+        parts = urlsplit(origin)
+        return parts.scheme in ("http", "https") and is_loopback(parts.hostname or "")
+    except ValueError:  # "http://["
+        return False
 
 
 def cors_headers(method: str, headers: Mapping[str, str], origin: str) -> dict[str, str]:

@@ -31,7 +31,6 @@ OPENAI = tuple(
         "completions",
         "images",
         "audio",
-        "files",
         "moderations",
         "assistants",
         "threads",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from support.example import CommandLine
 from support.model_server import ModelServer
 from support.presets import fill, ids, ingest, note, piece, system
@@ -17,8 +18,6 @@ from support.serving import ScriptedGenerator, serve_router
 
 from contextrouter import Hit, Query, Scope, SettingsError
 from contextrouter.runtime.registry import Registry
-from contextrouter.server.auth import Caller
-from contextrouter.server.mcp_server.tools import make_mcp_server
 from contextrouter.settings.presets import preset_names
 from contextrouter.testing import Fixed, Raising, hit
 
@@ -233,20 +232,17 @@ def test_judged_questions_measure_a_preset_and_tune_it(
 @pytest.mark.without("contextrouter/server/chat.py", 'path="/v1/chat/completions"', 'path="/v1/chat"')
 async def test_one_settings_file_serves_rest_openai_and_mcp(tmp_path: Path):
     router = system(tmp_path, "evidence")
-    await fill(router, "wiki", piece("a", "tides"))
+    await fill(router, "wiki", piece("a", "The tides rise."))
     async with serve_router(router) as ask:
         rest = (await ask("/v1/route", {"question": "What about tides?"})).json
         body = {"model": "contextrouter", "messages": [{"role": "user", "content": "What about tides?"}]}
         chat = (await ask("/v1/chat/completions", body)).json
+        async with Client(streamable_http_client(f"{ask.url}/mcp")) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            reply = await client.call_tool("route", {"question": "What about tides?"})
     assert rest["outcome"] == chat["contextrouter"]["outcome"] == "answered"
-    async with (
-        system(tmp_path, "evidence") as router,
-        Client(make_mcp_server(router, lambda _: Caller(name="x"))) as client,
-    ):
-        tools = {tool.name for tool in (await client.list_tools()).tools}
-        told = await client.call_tool("route", {"question": "What about tides?"})
-    assert tools == {"route", "facts"}
-    assert "### [1] a" in str(told)
+    assert tools == {"route", "facts", "search", "fetch"}
+    assert "### [1] a" in str(reply)
 
 
 @pytest.mark.case("B14")

@@ -11,7 +11,6 @@ import importlib
 import importlib.util
 from contextvars import ContextVar
 from typing import Any
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -77,7 +76,7 @@ def check_origin(exchange: Exchange) -> None:
     """Raise Refused (403) for the page of an origin that may not ask."""
     headers = exchange.request.headers
     origin = headers.get("Origin", "")
-    same = bool(origin) and urlsplit(origin).netloc == headers.get("Host")
+    same = origin in [f"{scheme}://{headers.get('Host')}" for scheme in ("http", "https")]
     if origin and not same and not allows(origin, exchange.server.settings.serve.cors_origins, loopback=True):
         detail = f"Pages of {origin:.200} may not ask. [serve] cors_origins lists those that may."
         raise Refused(403, "origin_not_allowed", detail)
