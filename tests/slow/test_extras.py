@@ -103,6 +103,24 @@ assert "result" in answer, answer
 process.stdin.close()
 assert process.wait(60) == 0
 """
+SCHEMAS = """
+from contextrouter import Document, schemas
+assert schemas.Document.model_validate(Document(id="a", content="An otter swims.")).id == "a"
+"""
+TOKEN = """
+import time, jwt
+from pathlib import Path
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from contextrouter.server.signed_tokens import SignedTokens
+from contextrouter.settings import Jwt
+
+key = Ed25519PrivateKey.generate()
+Path("key.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+tokens = SignedTokens(Jwt(keys_file="key.pem", issuer="i", audience="a"))
+claims = {"iss": "i", "aud": "a", "sub": "anna", "exp": time.time() + 60, "ceiling": "internal"}
+assert tokens.verify(jwt.encode(claims, key, "EdDSA")).scope.ceiling == "internal"
+"""
 EVALUATE = """
 import subprocess, sys
 from pathlib import Path
@@ -132,6 +150,8 @@ RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `c
     "openai": ("-c", PLUGINS, "embedders/openai", "generators/openai"),
     "anthropic": ("-c", PLUGINS, "generators/anthropic"),
     "mcp": ("-c", MCP),
+    "jwt": ("-c", TOKEN),
+    "schemas": ("-c", SCHEMAS),
     "serve": ("-c", SERVE),
     "vertex": (
         "-c",
