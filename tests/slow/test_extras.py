@@ -103,6 +103,18 @@ assert "result" in answer, answer
 process.stdin.close()
 assert process.wait(60) == 0
 """
+ANSWER = """
+import asyncio
+from contextrouter import ContextRouter
+
+async def main():
+    settings = {"providers": {"memory": {"documents": [{"id": "a", "content": "An [old] otter swims."}]}}}
+    async with ContextRouter(settings) as router:
+        answer = await router.answer("Does an otter swim?")
+    assert answer.text.endswith("[1]"), answer
+
+asyncio.run(main())
+"""
 SCHEMAS = """
 from contextrouter import Document, schemas
 assert schemas.Document.model_validate(Document(id="a", content="An otter swims.")).id == "a"
@@ -149,6 +161,7 @@ RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `c
     "plot": ("-c", EVALUATE, "--picture", "figure.svg"),
     "openai": ("-c", PLUGINS, "embedders/openai", "generators/openai"),
     "anthropic": ("-c", PLUGINS, "generators/anthropic"),
+    "answer": ("-c", ANSWER),
     "mcp": ("-c", MCP),
     "jwt": ("-c", TOKEN),
     "schemas": ("-c", SCHEMAS),
