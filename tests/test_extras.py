@@ -29,7 +29,7 @@ def test_the_table_of_extras_lists_each_extra_and_whether_local_has_it():
 
 
 @pytest.mark.case("OPS-08")
-@pytest.mark.parametrize("extra", ["serve", "mcp", "eval", "plot"])
+@pytest.mark.parametrize("extra", ["serve", "mcp", "jwt", "eval", "plot"])
 def test_an_extra_that_names_a_command_brings_the_command_line(extra: str):
     extras = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     brought, waiting = set(), [extra]

@@ -12,6 +12,8 @@ import aiohttp
 import pytest
 from support.serving import router, serve_router
 
+from contextrouter.testing.fakes import Fixed
+
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
@@ -70,3 +72,32 @@ async def test_half_open_connections_give_way_to_requests():
         assert '"route"' in await tools(url)
         assert '"facts"' in await tools(url)
         assert [await reader.read() for reader in readers[:32]] == [b""] * 32
+
+
+class Waiting(Fixed):
+    """A source that never answers; it says that it was asked, and that the call was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__("a")
+        self.asked, self.cancelled = asyncio.Event(), asyncio.Event()
+
+    async def search(self, query):
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+@pytest.mark.case("SEC-08")
+async def test_an_agent_that_goes_away_cancels_the_calls_to_the_sources():
+    source = Waiting()
+    call = {"name": "route", "arguments": {"question": "otters"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    made = router({"rag": {"interpreters": [], "timeout_seconds": 600}}, connectors={"docs": source})
+    async with serve_router(made, agents_only=True) as ask, asyncio.timeout(60):
+        asking = asyncio.create_task(ask("/mcp", body, headers=HEADERS))
+        await source.asked.wait()
+        asking.cancel()
+        await source.cancelled.wait()

@@ -21,6 +21,9 @@ from contextrouter.settings import Settings
 
 log = logging.getLogger("contextrouter")
 T = TypeVar("T")
+CLOSING_SECONDS = 5.0
+"""For calls to end that the closing of a portal cancels."""
+CLOSED = "This portal is closed. Make another."
 Factory = Callable[[], ContextRouter]
 
 
@@ -67,6 +70,10 @@ class Portal:
         future = self._start(function)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._closed:
+                raise ContextRouterError(CLOSED) from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -107,9 +114,11 @@ class Portal:
             if loop is None or thread is None:
                 return
             self._loop = None
-        asyncio.run_coroutine_threadsafe(self._end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        try:
+            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +132,7 @@ class Portal:
         """Start a function in the thread of the portal."""
         with self._lock:
             if self._closed:
-                raise ContextRouterError("This portal is closed. Make another.")
+                raise ContextRouterError(CLOSED)
             if self._router is None:
                 self._router = self._factory()
             if self._loop is None:
@@ -144,8 +153,15 @@ class Portal:
         return await function(self._router)
 
     async def _end(self) -> None:
-        if self._router is not None:
-            await self._router.aclose()
+        try:
+            if self._router is not None:
+                await self._router.aclose()
+        finally:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:  # whoever waits for one would wait for ever
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=CLOSING_SECONDS)
 
 
 def _factory(settings: str | Path | Settings | Mapping[str, Any] | Factory) -> Factory:

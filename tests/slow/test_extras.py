@@ -103,6 +103,36 @@ assert "result" in answer, answer
 process.stdin.close()
 assert process.wait(60) == 0
 """
+ANSWER = """
+import asyncio
+from contextrouter import ContextRouter
+
+async def main():
+    settings = {"providers": {"memory": {"documents": [{"id": "a", "content": "An [old] otter swims."}]}}}
+    async with ContextRouter(settings) as router:
+        answer = await router.answer("Does an otter swim?")
+    assert answer.text.endswith("[1]"), answer
+
+asyncio.run(main())
+"""
+SCHEMAS = """
+from contextrouter import Document, schemas
+assert schemas.Document.model_validate(Document(id="a", content="An otter swims.")).id == "a"
+"""
+TOKEN = """
+import time, jwt
+from pathlib import Path
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from contextrouter.server.signed_tokens import SignedTokens
+from contextrouter.settings import Jwt
+
+key = Ed25519PrivateKey.generate()
+Path("key.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+tokens = SignedTokens(Jwt(keys_file="key.pem", issuer="i", audience="a"))
+claims = {"iss": "i", "aud": "a", "sub": "anna", "exp": time.time() + 60, "ceiling": "internal"}
+assert tokens.verify(jwt.encode(claims, key, "EdDSA")).scope.ceiling == "internal"
+"""
 EVALUATE = """
 import subprocess, sys
 from pathlib import Path
@@ -131,7 +161,10 @@ RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `c
     "plot": ("-c", EVALUATE, "--picture", "figure.svg"),
     "openai": ("-c", PLUGINS, "embedders/openai", "generators/openai"),
     "anthropic": ("-c", PLUGINS, "generators/anthropic"),
+    "answer": ("-c", ANSWER),
     "mcp": ("-c", MCP),
+    "jwt": ("-c", TOKEN),
+    "schemas": ("-c", SCHEMAS),
     "serve": ("-c", SERVE),
     "vertex": (
         "-c",
