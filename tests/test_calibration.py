@@ -23,6 +23,7 @@ from contextrouter.pipeline.deduplication import dedupe
 from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.fusion.source_order import Queries
 from contextrouter.pipeline.term_statistics import StatisticsCache
+from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.testing import Fixed, Legs
 from contextrouter.text import analysis, query_syntax
 from contextrouter.text.stemming import begins, stem
@@ -348,7 +349,7 @@ class Told(Fixed):
 
 async def test_what_was_reported_is_not_asked_for_again():
     source = Told("x")
-    kept = StatisticsCache({"a": source, "b": Fixed("y")}, set.copy)
+    kept = StatisticsCache({"a": source, "b": Fixed("y")}, AllAbandonedCalls())
     found = await kept.statistics(["a", "b"], ["moon", "tides"], None, Deadline())
     assert {name: dict(told.frequencies) for name, told in found.items()} == {"a": {"moon": 1, "tides": 1}}
     again = await kept.statistics(["a"], ["tides", "sun"], None, Deadline())
@@ -358,7 +359,7 @@ async def test_what_was_reported_is_not_asked_for_again():
 
 async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
     slow, broken, fine = Told("x", wait=30), Told("y", frequency=-1), Told("z")
-    kept = StatisticsCache({"slow": slow, "broken": broken, "fine": fine}, set.copy)
+    kept = StatisticsCache({"slow": slow, "broken": broken, "fine": fine}, AllAbandonedCalls())
     found = await kept.statistics(["slow", "broken", "fine"], ["moon"], None, Deadline())
     assert set(found) == {"fine"}
 
@@ -366,7 +367,7 @@ async def test_a_source_that_is_late_or_fails_costs_its_own_statistics_only():
 @pytest.mark.parametrize(("keep_order", "first"), [(1.0, "moon rock"), (0.0, "tides of the moon")])
 async def test_the_router_calibrates_and_says_how(keep_order: float, first: str):
     sources = {"a": Told(text("moon rock", "tides of the moon")), "b": Told(text("y"))}
-    rag = {"interpreters": [], "keep_order": keep_order}
+    rag = {"interpreters": [], "keep_order": keep_order, "timeout_seconds": 30.0}
     async with ContextRouter({"rag": rag}, connectors=sources) as router:
         context = await router.route("tides of the moon")
     assert context.envelopes[0].document.content == first

@@ -26,8 +26,9 @@ from contextrouter import (
     SettingsError,
 )
 from contextrouter.contracts import TermStatistics
+from contextrouter.model.plain_form import encode_json
 from contextrouter.pipeline.explanation import explain_order, explain_score
-from contextrouter.serialization import encode_json, plain
+from contextrouter.serialization import plain
 from contextrouter.testing import Fixed, Legs, Ones
 
 

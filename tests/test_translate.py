@@ -300,7 +300,8 @@ async def test_a_question_in_english_finds_a_german_text_and_its_original_can_be
     envelope, citation = context.envelopes[0], context.citations[0]
     assert ENGLISH in context.text
     assert GERMAN not in context.text
-    assert (envelope.document.language, citation.url) == ("en", "gezeiten.md")
+    assert (envelope.document.language, citation.url.startswith("file:")) == ("en", True)
+    assert citation.url.endswith("/gezeiten.md")
     assert GERMAN in envelope.document.metadata["original"]
     assert envelope.document.metadata["original_language"] == "de"
     assert hidden.envelopes == ()

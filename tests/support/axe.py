@@ -1,36 +1,21 @@
-"""axe-core, which finds what people with disabilities cannot use on a page. npm brings it."""
+"""axe-core, which finds what people with disabilities cannot use on a page. A package of pip brings it."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from support.chromium import Page
 
-PACKAGE = "axe-core@4"
 SERIOUS = ("serious", "critical")
 
 
 @cache
 def axe_core() -> str:
     """The script of axe-core."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            "npm",
-            "install",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-            folder,
-            PACKAGE,
-        ]
-        subprocess.run(command, check=True, capture_output=True)
-        return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+    return (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 
 
 async def axe_faults(page: Page, script: str) -> list[Any]:

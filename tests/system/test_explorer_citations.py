@@ -133,7 +133,7 @@ async def test_markdown_of_a_document_is_rendered_and_words_are_marked(page: Pag
 
 async def test_axe_finds_no_serious_fault(page: Page, example: Path):
     """The rules of WCAG that axe-core checks, on the first sight, on an answer with all parts open, and dark."""
-    script = await asyncio.to_thread(axe_core)
+    script = axe_core()
     async with serve_router(ContextRouter.from_toml(example / "settings.toml")) as server:
         await page.open(at(page, server.url))
         await page.until("document.querySelectorAll('#examples button').length")
