@@ -64,7 +64,7 @@ _TIME, _NUMBER, _ = _KINDS
 _HAS = 1.5  # times the score of such a sentence
 _LENDS = 0.1  # of the weight of all words, added to it: "When was that?" has no word of its own
 _AGAIN = 0.5  # of the weight of a word counts once it is quoted
-_SHORTER = ((4, 1.3), (8, 1.1))  # words of a short question, and how much more of it has to be held
+_SHORT, _SHORT_FACTOR = 8, 1.1  # words of a short question, and how much more of it has to be held
 _MANY = 14  # words of a question that asks for more than one block holds
 _WHOLE = 0.3  # weighed share of such a question from which on one block holds enough
 _COVERED = 0.3  # weighed share of the question's words that is held, or it does not answer
@@ -217,7 +217,7 @@ def _is_covered(
         present = frozenset[str]().union(*(s.words | s.title for s in blocks[0].sentences)) & weight.keys()
         names = {term for name in _NAME.findall(question) for term in analyse(name)}
         return len(present) == 2 or bool(present & names)
-    factor = next((factor for most, factor in _SHORTER if words <= most), min(1.0, _MANY / words))
+    factor = _SHORT_FACTOR if words <= _SHORT else min(1.0, _MANY / words)
     sentences = [sentence for block in blocks for sentence in block.sentences]
     best = max(sum(weight[w] for w in (s.words | s.title) & weight.keys()) for s in sentences) / total
     return (blocks[0].share + best) / 2 >= coverage * factor
@@ -238,8 +238,8 @@ def _best_blocks(
         ordered = sorted(sentences, key=lambda s: (-scores[s.place], s.place))
         least = _NEAR * scores[ordered[0].place]
         best = [s for s in ordered if scores[s.place] > least or len(sentences) <= limit]
-        if _TIME[0].search(question) and not any(_has_answer(question, s.text) for s in best):
-            continue  # a question for a time
+        if _TIME[0].search(question) and not any(s.parts or _has_answer(question, s.text) for s in best):
+            continue  # nothing else answers a question for a time
         if chosen and _asks_for_thing(question):
             best = [s for s in best if _has_answer(question, s.text)]
         texts = {sentence.text for sentence in chosen}
