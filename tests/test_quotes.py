@@ -119,6 +119,8 @@ async def test_a_question_for_a_time_is_answered_by_a_document_with_one():
     hours = document("hours", "The library opens at nine. It closes at six.")
     answer = await quotes(OPENS, early, hours)
     assert [citation.title for citation in answer.citations] == ["hours"]
+    always = {"generators": {"extractive": {"coverage": 0}}}
+    assert (await quotes(OPENS, early, settings=always)).text.endswith("too early. [1]")
     assert (await quotes("Why do visitors open the library?", early)).text != NOTHING
 
 

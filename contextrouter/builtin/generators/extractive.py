@@ -197,6 +197,8 @@ def choose_sentences(
     """The sentences of the best blocks, in the order of the context; none where no block holds enough."""
     weight = _weigh(terms, sentences)
     blocks = _rank_blocks(question, weight, sentences)
+    if _TIME[0].search(question) and len(terms) <= _MANY and coverage > 0:
+        blocks = [block for block in blocks if _has_time(block)]
     if not blocks or not _is_covered(question, weight, blocks, coverage):
         return []
     if len(terms) > _MANY and blocks[0].share < _WHOLE:
@@ -204,6 +206,11 @@ def choose_sentences(
     else:
         chosen = _best_blocks(question, weight, blocks, limit)
     return sorted(chosen, key=lambda sentence: (sentence.number, sentence.place))
+
+
+def _has_time(block: _Ranked) -> bool:
+    """Whether a block can answer a question for a time; of a row or a record it need not be words of ours."""
+    return any(sentence.parts or _TIME[1].search(sentence.text) for sentence in block.sentences)
 
 
 def _is_covered(
@@ -228,6 +235,7 @@ def _best_blocks(
 ) -> list[Sentence]:
     """The best sentences of the best block, and of others that come near it."""
     chosen: list[Sentence] = []
+    asks_time = _TIME[0].search(question) is not None and _has_time(blocks[0])
     for block in blocks:
         if block.score < _NEXT * blocks[0].score or len(chosen) >= limit:
             break
@@ -238,8 +246,8 @@ def _best_blocks(
         ordered = sorted(sentences, key=lambda s: (-scores[s.place], s.place))
         least = _NEAR * scores[ordered[0].place]
         best = [s for s in ordered if scores[s.place] > least or len(sentences) <= limit]
-        if _TIME[0].search(question) and not any(s.parts or _has_answer(question, s.text) for s in best):
-            continue  # nothing else answers a question for a time
+        if asks_time and not any(s.parts or _TIME[1].search(s.text) for s in best):
+            continue  # its time is not of what is asked for
         if chosen and _asks_for_thing(question):
             best = [s for s in best if _has_answer(question, s.text)]
         texts = {sentence.text for sentence in chosen}
