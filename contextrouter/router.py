@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
-from contextrouter.answering import Answering, shown_pieces, to_answer
+from contextrouter.answering import Answering, to_answer, visible_pieces
 from contextrouter.answering.closing import closing
 from contextrouter.answering.conversation import Draft
 from contextrouter.cache import (
@@ -267,7 +267,7 @@ class ContextRouter:
         request = request_of(question, fields)
         context = await self.route(request)
         written = self.answering.pieces(self.answering.make_order(request), context)
-        async with closing(shown_pieces(written)) as pieces:
+        async with closing(visible_pieces(written)) as pieces:
             async for piece in pieces:
                 yield to_answer(piece, context) if isinstance(piece, Draft) else str(piece)
 

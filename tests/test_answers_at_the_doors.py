@@ -30,7 +30,7 @@ UNANSWERED = "How is the library heated in the cold winter months?"
         ((Thought("Hm."), "At nine [1]."), "At nine [1]."),
     ],
 )
-async def test_the_pieces_of_a_stream_are_the_text_of_the_answer_with_a_refusal_too(
+async def test_the_pieces_of_a_stream_are_the_answer_with_a_refusal_too(
     guard: str, pieces: tuple[str, ...], text: str
 ):
     async with answering(*pieces, chat={"guard": guard}) as made:

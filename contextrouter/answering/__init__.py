@@ -1,6 +1,6 @@
 """Answering: from a context to a cited answer. The router's `answer` and the server's chat are this code."""
 
-from contextrouter.answering.answers import Answering, shown_pieces, to_answer
+from contextrouter.answering.answers import Answering, to_answer, visible_pieces
 from contextrouter.answering.conversation import Conversation, Draft, Order
 
-__all__ = ["Answering", "Conversation", "Draft", "Order", "shown_pieces", "to_answer"]
+__all__ = ["Answering", "Conversation", "Draft", "Order", "to_answer", "visible_pieces"]

@@ -293,7 +293,7 @@ def outcome_of(context: Context, finish: str) -> AnswerOutcome:
     return "answered" if context.outcome in _GROUNDED and finish != "abstained" else "empty"
 
 
-async def shown_pieces(pieces: AsyncIterator[str | Draft]) -> AsyncIterator[str | Draft]:
+async def visible_pieces(pieces: AsyncIterator[str | Draft]) -> AsyncIterator[str | Draft]:
     """Yield what a user reads of an answer: its pieces without the thinking, and at the end the draft.
     Joined, they are the text of the Answer.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
-from contextrouter.answering import Draft, shown_pieces, to_answer
+from contextrouter.answering import Draft, to_answer, visible_pieces
 from contextrouter.answering.closing import closing
 from contextrouter.contracts import Refusal
 from contextrouter.errors import RequestRefused
@@ -39,7 +39,7 @@ async def answer(exchange: Exchange) -> web.StreamResponse:
         draft = server.finish(await answering.whole(order, context), exchange.caller)
         return json_response(plain(to_answer(draft, visible), trace=trace))
     events = await exchange.stream()
-    async with closing(shown_pieces(answering.pieces(order, context))) as pieces:
+    async with closing(visible_pieces(answering.pieces(order, context))) as pieces:
         async for piece in pieces:
             if isinstance(piece, Draft):
                 draft = server.finish(piece, exchange.caller)

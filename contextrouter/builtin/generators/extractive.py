@@ -166,14 +166,14 @@ def _matching_facts(
     return [
         fact
         for fact in facts
-        if (subject := _content(analyse(fact.subject)))
+        if (subject := _content_terms(analyse(fact.subject)))
         and subject <= terms
         and _relations(analyse(fact.predicate.replace("_", " "))) & _relations(terms - subject)
         and not any(subject | frozenset(analyse(fact.object)) <= s.words | s.title for s in chosen)
     ]
 
 
-def _content(terms: Iterable[str]) -> frozenset[str]:
+def _content_terms(terms: Iterable[str]) -> frozenset[str]:
     """The terms that questions are searched with; all of them where there is no other one."""
     found = frozenset(terms)
     return found - stop_terms() or found
@@ -257,7 +257,7 @@ def _best_blocks(
 
 def _named_rows(weight: Mapping[str, float], sentences: Sequence[Sentence]) -> list[Sentence]:
     """The rows and records whose name is in the question: of several the one with the longest name."""
-    names = [(_content(analyse(s.parts[0][1])), s) for s in sentences if s.parts]
+    names = [(_content_terms(analyse(s.parts[0][1])), s) for s in sentences if s.parts]
     named = [(len(name), s) for name, s in names if name and name <= weight.keys()]
     longest = max((length for length, _ in named), default=0)
     return [s for length, s in named if length == longest]
@@ -304,7 +304,7 @@ def _rank_blocks(question: str, weight: Mapping[str, float], sentences: Sequence
         title_share = sum(weight[word] for word in (title - words) & weight.keys()) / total
         best = max(_score(question, sentence, weight) for sentence in group) / total
         score = text_share + 0.5 * title_share + 0.8 * best + 0.3 / (1 + place)
-        called = _content(title)
+        called = _content_terms(title)
         if called and called <= weight.keys():
             score += _CALLED * sum(weight[word] for word in called) / total
         ranked.append(_Ranked(score, text_share + title_share, group))
