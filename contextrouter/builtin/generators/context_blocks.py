@@ -8,15 +8,26 @@ from typing import NamedTuple
 
 from contextrouter.text.analysis import analyse, has_unspaced
 
-_BLOCK = re.compile(r"^### \[(\d+)\] (.*)\n((?:(?!^### ).*\n?)*)", re.M)
+_END = (
+    r"### (?:\[\d+\] |(?:Facts|Entities|Counts|End of context)$)"  # of a block; in a document it is escaped
+)
+_BLOCK = re.compile(rf"^### \[(\d+)\] (.*)\n((?:(?!^{_END}).*(?:\n|\Z))*)", re.M)
 _FACTS = re.compile(r"^### Facts\n((?:- .*\n?)+)", re.M)
-_FENCE = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1", re.M | re.S)
+_ENTITIES = re.compile(r"^### Entities\n((?:- .*\n?)+)", re.M)
+_VALIDITY = re.compile(r" (\((?:\d{4}-\d\d-\d\d|…) to (?:\d{4}-\d\d-\d\d|…)\))$")
+_FENCE = re.compile(
+    r"^ {0,3}(?:(`{3,})[^`\n]*\n(?:.*?\n)?? {0,3}\1`*|(~{3,})[^\n]*\n(?:.*?\n)?? {0,3}\2~*)[ \t]*$",
+    re.M | re.S,
+)
 _FENCED = re.compile(r"^<<<(?:untrusted|end) [0-9a-f]{16}>>>(?:\n|\Z)", re.M)
 _SENTENCE = re.compile(r"[^\n.!?。！？]+(?:[.!?](?!\s|\Z)[^\n.!?。！？]*)*[.!?。！？]*[\"'”’»)]*")
 _MARKUP = re.compile(r"^[\s>#*+-]+(?=\S)")
-_APART = re.compile(r"\n\s*\n|\n(?=\s*(?:[#>*+|-]|\d+[.)]\s))")
+_APART = re.compile(r"\n\s*\n|\n(?=\s*(?:[#>*+|-]|\\#|\d+[.)]\s))")
+_ITEM = re.compile(r"\s*(?:[*+-]|\d+[.)])\s")
+_LONGEST_HEADING = 12  # words
+_CELL = re.compile(r"(?<!\\)\|")
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")  # only its text is quoted
-_HEADING = re.compile(r"\s*#{1,6} ")
+_HEADING = re.compile(r"\s*\\?#{1,6} ")
 _FIELD = re.compile(r"\s*([^\W\d][\w ./()-]{0,40}): (\S.*)")
 _ROW = re.compile(r"\s*\|(.+)\|\s*\Z")
 _RULE = re.compile(r"[\s|:-]+\Z")
@@ -44,21 +55,30 @@ class Sentence(NamedTuple):
     title: frozenset[str]
     parts: tuple[tuple[str, str], ...] = ()
     heading: str = ""  # of the block
+    item: bool = False  # of a list: it is no heading, even if no sign ends it
 
 
 class Statement(NamedTuple):
-    """A fact of the context."""
+    """A fact of the context, or an attribute of an entity. `since` is when a fact holds, in brackets."""
 
     subject: str
     predicate: str
     object: str
+    since: str = ""
 
 
 def statements_of(context: str) -> list[Statement]:
-    """The facts of a context."""
-    lines = [line for block in _FACTS.finditer(_FENCED.sub("", context)) for line in block[1].splitlines()]
-    parts = [line.removeprefix("- ").split(" — ", 2) for line in lines]
-    return [Statement(*part) for part in parts if len(part) == 3]
+    """The facts of a context, and the attributes of its entities."""
+    text = _FENCED.sub("", context)
+    lines = [line.removeprefix("- ") for block in _FACTS.finditer(text) for line in block[1].splitlines()]
+    parts = [_VALIDITY.sub("", line).split(" — ", 2) + _VALIDITY.findall(line) for line in lines]
+    facts = [Statement(*part) for part in parts if len(part) in (3, 4)]
+    for block in _ENTITIES.finditer(text):
+        for line in block[1].splitlines():
+            name, _, attributes = line.removeprefix("- ").partition(" — ")
+            pairs = [attribute.partition(": ") for attribute in attributes.split("; ")]
+            facts += [Statement(name, key, value) for key, _, value in pairs if value]
+    return facts
 
 
 def sentences_of(context: str) -> list[Sentence]:
@@ -80,9 +100,8 @@ class _Block:
         self._title = frozenset(analyse(self._heading))
         self._section: frozenset[str] = frozenset()
         head, _, tail = text.strip("\n").partition("\n")
-        prose = head.rstrip().endswith(_ENDED) or _ROW.match(head) or _FIELD.match(head)
         below_title = bool(self._heading) and head.startswith(f"{self._heading} > ")
-        if below_title or ((" > " in head or tail.strip()) and not prose):
+        if below_title or _could_be_path(head, tail):
             self._title |= frozenset(analyse(head))  # the heading path: it is no sentence
             text = tail
         self._read(text)
@@ -108,6 +127,7 @@ class _Block:
         self._read_table(rows)
 
     def _read_prose(self, part: str) -> None:
+        item = _ITEM.match(part) is not None
         if _WORK_OF_AUTHOR.match(" ".join(part.split())):
             return
         text = ""
@@ -115,24 +135,26 @@ class _Block:
             text += piece
             if _ABBREVIATION.search(text):
                 continue  # the sentence goes on
-            self._add(text)
+            self._add(text, item=item)
             text = ""
-        self._add(text)
+        self._add(text, item=item)
 
-    def _add(self, text: str, parts: tuple[tuple[str, str], ...] = ()) -> None:
+    def _add(self, text: str, parts: tuple[tuple[str, str], ...] = (), *, item: bool = False) -> None:
         bare = _MARKUP.sub("", text).strip()
         words = frozenset(analyse(bare))
         if (len(words) > 1 or has_unspaced(bare)) and not _CITED_WORK.search(bare):
             title = self._title | self._section
             place = len(self.sentences)
-            self.sentences.append(Sentence(self.number, place, bare, words, title, parts, self._heading))
+            self.sentences.append(
+                Sentence(self.number, place, bare, words, title, parts, self._heading, item)
+            )
 
     def _add_record(self, fields: Sequence[tuple[str, str]]) -> None:
         self._add("; ".join(f"{name}: {value}" for name, value in fields), tuple(fields))
 
     def _read_table(self, rows: Sequence[str]) -> None:
         cells = [
-            [cell.strip() for cell in row.strip().strip("|").split("|")]
+            [cell.strip().replace("\\|", "|") for cell in _CELL.split(row.strip())[1:-1]]
             for row in rows
             if not _RULE.match(row)
         ]
@@ -140,3 +162,13 @@ class _Block:
             fields = [(name, value) for name, value in zip(cells[0], row, strict=False) if value]
             if fields:
                 self._add_record(fields)
+
+
+def _could_be_path(line: str, following: str) -> bool:
+    """Whether the first line of a block may be its heading path: no sentence, item, row or field, and not the
+    beginning of a sentence that goes on in the next line.
+    """
+    if line.rstrip().endswith(_ENDED) or any(form.match(line) for form in (_ROW, _FIELD, _ITEM)):
+        return False
+    goes_on = following[:1].islower() or len(line.split()) > _LONGEST_HEADING
+    return " > " in line or (bool(following.strip()) and not goes_on)

@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from contextrouter.builtin.generators.asked_kinds import (
+    NAME,
+    TIME,
+    asks_for_kind,
+    asks_for_thing,
+    has_answer,
+    kind_terms,
+    terms_of_topic,
+)
 from contextrouter.builtin.generators.context_blocks import Sentence, Statement, sentences_of, statements_of
 from contextrouter.builtin.shared.back_references import choose_language, refers_back
 from contextrouter.contracts import Abstention, Completion, Generator
@@ -19,47 +27,27 @@ from contextrouter.text.query_syntax import query_terms
 
 _ENDED = tuple(".!?。！？:;")
 _MARKER = re.compile(r"\[(?=[\d\s,;–-]+\])")
+_THINKING = re.compile(r"<(?=/?(?:think|thinking|reasoning)>)", re.I)
+_OPEN_FENCE = re.compile(r"\A(?=```|~~~)")
+_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+_TICK = re.compile(r"\\*`")
 _LONGEST = 400
 
-_KINDS = (
-    (
-        re.compile(r"(?i)\b(?:when|(?:what|which) (?:year|date|day|time)s?|since when|how long ago)\b"),
-        re.compile(
-            r"\b1\d{3}s?\b|\b20\d\ds?\b|\b\d{1,2}:\d\d\b|(?i:\b(?:january|february|march|april|may|june|july"
-            r"|august|september|october|november|december|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b)"
-        ),
-    ),
-    (
-        re.compile(
-            r"(?i)\bhow (?:many|much|long|old|far|tall|high|large|big|fast|often)\b"
-            r"|\bwhat (?:number|percentage)\b"
-        ),
-        re.compile(
-            r"\d|(?i:\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|hundred|thousand|once|twice"
-            r"|daily|weekly|monthly|every)\b)"
-        ),
-    ),
-    (
-        re.compile(r"(?i)\bwhy\b"),
-        re.compile(r"(?i)\b(?:because|since|so that|due to|in order to|therefore|reason)\b"),
-    ),
-)
-"""Questions, and what the sentence that answers one has."""
-_ASKS_NAME = re.compile(
-    r"(?i)\b(?:who|whom|whose)\b"
-    r"|\b(?:which|what) (?:\w+ )?(?:company|person|individual|team|country|city|platform|firm|player)\b"
-    r"|\b(?:which|what) (?:\w+ )?organi[sz]ation\b"
-)
-_ASKING_VERB = re.compile(r"(?i)\b(?:comes? from|looks? like|means?|happen(?:s|ed)?)\b")
-_NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 _HAS = 1.5  # times the score of such a sentence
 _LENDS = 0.1  # of the weight of all words, added to it: "When was that?" has no word of its own
 _AGAIN = 0.5  # of the weight of a word counts once it is quoted
-_SHORT, _SHORT_FACTOR = 4, 1.1  # words of a short question, and how much more of it a block has to hold
+_SHORT, _SHORT_FACTOR = 8, 1.1  # words of a short question, and how much more of it has to be held
 _MANY = 14  # words of a question that asks for more than one block holds
 _WHOLE = 0.3  # weighed share of such a question from which on one block holds enough
-_COVERED = 0.3  # weighed share of the question's words that one block holds, or it does not answer
+_COVERED = 0.3  # weighed share of the question's words that is held, or it does not answer
+_CALLED = (
+    0.6  # of the share of a title's words, added to the score of a block that is called what is asked for
+)
 _NEXT = 0.75  # of the score of the best block, for another one to be quoted too
+_NEAR = 0.4  # of the score of the best sentence, for another one of a long block to be quoted too
+_ASKING = frozenset(analyse("tell explain describe"))
+_DOER = re.compile(r"(?<=\w{3})[eo]r\Z")
+_WRITES = re.compile(r"(?:auth|wrote|write|writ)\Z")  # without the ending of a doer
 _MOST_FACTS = 20  # that are written: of "Who founded it?" not a part
 _LONGEST_QUESTION = 4_000
 """Characters of a question that are read."""
@@ -81,10 +69,12 @@ class Extractive(Generator):
     no network.
 
     The block that holds most of the question's words is quoted, rare words weighing more, and others that
-    come near it. A long question of which no block holds much is answered from several, each with its title.
-    An attribute of a name is read from the row or record of that name, or from the facts where no sentence
-    says it. It adds no word of its own, and abstains where no block holds `coverage` of the words' weight: of
-    a question of up to four words more, of one with over fourteen less.
+    come near it; of a long block the sentences that come near its best one. A long question of which no block
+    holds much is answered from several, each with its title. An attribute of a name is read from the row or
+    record of that name, or from facts and entities where no sentence says it. A question for a time is
+    answered by a block with one. It adds no word of its own, and abstains where block and sentence hold less
+    than `coverage` of the words' weight: of a question of up to eight words more, of one with over fourteen
+    less.
     """
 
     deviations: Mapping[str, str] = {
@@ -132,13 +122,16 @@ class Extractive(Generator):
         chosen = choose_sentences(questions[-1], terms, sentences, self.sentences, self.coverage)
         facts = _matching_facts(terms, statements_of(context), chosen)
         if facts:
-            return ["\n".join(f"- {' — '.join(fact)}" for fact in facts[:_MOST_FACTS])]
+            return ["\n".join(map(_line, facts[:_MOST_FACTS]))]
         return _join_neighbours(chosen, terms)
 
 
 def _question_terms(questions: Sequence[str]) -> frozenset[str]:
-    """The terms of the last question, with those of the one before where it goes on from that: "And why?"."""
+    """The terms of the last question, with those of the one before where it goes on from that: "And why?".
+    Words that only ask are none: "Explain", "Tell me".
+    """
     terms = frozenset(query_terms(questions[-1]).terms)
+    terms = terms - _ASKING or terms
     if len(questions) == 1:
         return terms
     question, previous = questions[-1], questions[-2]
@@ -155,20 +148,43 @@ def _matching_facts(
     """
     matching = []
     for fact in facts:
-        subject, object = frozenset(analyse(fact.subject)), frozenset(analyse(fact.object))
-        predicate = frozenset(analyse(fact.predicate.replace("_", " ")))
-        is_answer = any(name and name <= terms and predicate & (terms - name) for name in (subject, object))
-        if is_answer and not any(subject | object <= sentence.words | sentence.title for sentence in chosen):
+        subject, object = (_content_terms(analyse(name)) for name in (fact.subject, fact.object))
+        relations = _relations(analyse(fact.predicate.replace("_", " ")))
+        is_answer = any(
+            name and name <= terms and relations & _relations(terms - name) for name in (subject, object)
+        )
+        words = frozenset(analyse(f"{fact.subject} {fact.object}"))
+        if is_answer and not any(words <= sentence.words | sentence.title for sentence in chosen):
             matching.append(fact)
     return matching
+
+
+def _content_terms(terms: Iterable[str]) -> frozenset[str]:
+    """The terms that questions are searched with; all of them where there is no other one."""
+    found = frozenset(terms)
+    return found - stop_terms() or found
+
+
+def _relations(terms: Iterable[str]) -> frozenset[str]:
+    """The terms, those that name a doer as what is done: "founder" as "found", "author" as "written"."""
+    doers = [_DOER.sub("", term) for term in terms]
+    return frozenset([_WRITES.sub("written", term) for term in doers])
+
+
+def _line(fact: Statement) -> str:
+    """A fact as a line of a list, without what would read as a citation."""
+    text = " — ".join((fact.subject, fact.predicate, fact.object))
+    return _escape(f"- {text} {fact.since}".rstrip())
 
 
 def choose_sentences(
     question: str, terms: frozenset[str], sentences: Sequence[Sentence], limit: int, coverage: float
 ) -> list[Sentence]:
     """The sentences of the best blocks, in the order of the context; none where no block holds enough."""
-    weight = _weigh(_terms_of_topic(question, terms), sentences)
+    weight = _weigh(terms_of_topic(question, terms), sentences)
     blocks = _rank_blocks(question, weight, sentences)
+    if TIME[0].search(question) and len(terms) <= _MANY and coverage > 0:
+        blocks = [block for block in blocks if _has_time(block)]
     if not blocks or not _is_covered(question, weight, blocks, coverage):
         return []
     if len(terms) > _MANY and blocks[0].share < _WHOLE:
@@ -178,23 +194,31 @@ def choose_sentences(
     return sorted(chosen, key=lambda sentence: (sentence.number, sentence.place))
 
 
+def _has_time(block: _Ranked) -> bool:
+    """Whether a block can answer a question for a time; of a row or a record it need not be words of ours."""
+    return any(sentence.parts or TIME[1].search(sentence.text) for sentence in block.sentences)
+
+
 def _is_covered(
     question: str, weight: Mapping[str, float], blocks: Sequence[_Ranked], coverage: float
 ) -> bool:
-    """Whether the best block holds enough of the question. The longer a question is, the less of it stands in
-    one block; of two words both count, for one says little, unless it is a name.
+    """Whether the best block and the best sentence hold enough of the question. The longer a question is, the
+    less of it stands in one place; of two words both count, for one says little, unless it is a name.
     """
-    words, topic = len(weight), _terms_of_topic(question, frozenset(query_terms(question).terms))
-    if words == 2 and coverage > 0 and weight.keys() == topic:
+    words, total = len(weight), sum(weight.values()) or 1.0
+    topic = terms_of_topic(question, frozenset(query_terms(question).terms))
+    if words == 2 and coverage > 0 and weight.keys() <= topic:
         sentences = blocks[0].sentences
         present = frozenset[str]().union(*(s.words | s.title for s in sentences)) & weight.keys()
-        names = {term for name in _NAME.findall(question) for term in analyse(name)}
+        names = {term for name in NAME.findall(question) for term in analyse(name)}
         # "On which days do we deploy?" is answered by a weekday, without the word day
-        if any(_has_answer(question, sentence.text) for sentence in sentences if sentence.words & present):
-            present |= _kind_terms(question) & weight.keys()
+        if any(has_answer(question, sentence.text) for sentence in sentences if sentence.words & present):
+            present |= kind_terms(question) & weight.keys()
         return len(present) == 2 or bool(present & names)
     factor = _SHORT_FACTOR if words <= _SHORT else min(1.0, _MANY / words)
-    return blocks[0].share >= coverage * factor
+    sentences = [sentence for block in blocks for sentence in block.sentences]
+    best = max(sum(weight[w] for w in (s.words | s.title) & weight.keys()) for s in sentences) / total
+    return (blocks[0].share + best) / 2 >= coverage * factor
 
 
 def _best_blocks(
@@ -202,14 +226,21 @@ def _best_blocks(
 ) -> list[Sentence]:
     """The best sentences of the best block, and of others that come near it."""
     chosen: list[Sentence] = []
+    asks_time = TIME[0].search(question) is not None and _has_time(blocks[0])
     for block in blocks:
         if block.score < _NEXT * blocks[0].score or len(chosen) >= limit:
             break
-        if chosen and len(weight) == 1 and not _asks_for_kind(question):
+        if chosen and len(weight) == 1 and not asks_for_kind(question):
             break  # whatever holds a single word comes near: the best one is the answer
         sentences = _named_rows(weight, block.sentences) or block.sentences
-        ordered = sorted(sentences, key=lambda s: (-_score(question, s, weight), s.place))
-        best = [s for s in ordered if _score(question, s, weight) > 0 or len(sentences) <= limit]
+        scores = {s.place: _score(question, s, weight) for s in sentences}
+        ordered = sorted(sentences, key=lambda s: (-scores[s.place], s.place))
+        least = _NEAR * scores[ordered[0].place]
+        best = [s for s in ordered if scores[s.place] > least or len(sentences) <= limit]
+        if asks_time and not any(s.parts or TIME[1].search(s.text) for s in best):
+            continue  # its time is not of what is asked for
+        if chosen and asks_for_thing(question):
+            best = [s for s in best if has_answer(question, s.text)]
         texts = {sentence.text for sentence in chosen}
         chosen += [s for s in best if s.text not in texts][: limit - len(chosen)]
     return chosen
@@ -217,7 +248,7 @@ def _best_blocks(
 
 def _named_rows(weight: Mapping[str, float], sentences: Sequence[Sentence]) -> list[Sentence]:
     """The rows and records whose name is in the question: of several the one with the longest name."""
-    names = [(frozenset(analyse(s.parts[0][1])), s) for s in sentences if s.parts]
+    names = [(_content_terms(analyse(s.parts[0][1])), s) for s in sentences if s.parts]
     named = [(len(name), s) for name, s in names if name and name <= weight.keys()]
     longest = max((length for length, _ in named), default=0)
     return [s for length, s in named if length == longest]
@@ -263,7 +294,10 @@ def _rank_blocks(question: str, weight: Mapping[str, float], sentences: Sequence
         text_share = sum(weight[word] for word in words & weight.keys()) / total
         title_share = sum(weight[word] for word in (title - words) & weight.keys()) / total
         best = max(_score(question, sentence, weight) for sentence in group) / total
-        score = text_share + 0.5 * title_share + 0.5 * best + 0.3 / (1 + place)
+        score = text_share + 0.5 * title_share + 0.8 * best + 0.3 / (1 + place)
+        called = _content_terms(title)
+        if called and called <= weight.keys():
+            score += _CALLED * sum(weight[word] for word in called) / total
         ranked.append(_Ranked(score, text_share + title_share, group))
     return sorted(ranked, key=lambda block: -block.score)
 
@@ -272,65 +306,41 @@ def _score(question: str, sentence: Sentence, weight: Mapping[str, float]) -> fl
     """What a sentence holds of the question; more if it has what is asked for."""
     score = sum(weight[word] for word in sentence.words & weight.keys())
     score += sum(weight[word] for word in (sentence.title - sentence.words) & weight.keys()) / 4
-    if not sentence.text.endswith(_ENDED) and not sentence.parts:
+    if not (sentence.text.endswith(_ENDED) or sentence.parts or sentence.item):
         score /= 2  # a heading says little
-    if _has_answer(question, sentence.text):
+    if has_answer(question, sentence.text):
         score = score * _HAS + _LENDS * sum(weight.values())
     return score / (1 + 0.02 * max(0, len(sentence.words) - 20))
-
-
-def _has_answer(question: str, text: str) -> bool:
-    """Whether a sentence has what a question asks for: a time, a number, a reason, or a name of its own."""
-    has, asks_name = _asked_kind(question)
-    if has is not None:
-        return has.search(text) is not None
-    return asks_name and any(name not in question for name in _NAME.findall(text))
-
-
-@lru_cache(maxsize=16)
-def _asked_kind(question: str) -> tuple[re.Pattern[str] | None, bool]:
-    """The pattern of what a question asks for, and whether it is a name."""
-    has = next((has for asks, has in _KINDS if asks.search(question)), None)
-    return has, has is None and _ASKS_NAME.search(question) is not None
-
-
-def _terms_of_topic(question: str, terms: frozenset[str]) -> frozenset[str]:
-    """The terms without verbs that an answer need not have: "Where does rain come from?"."""
-    verbs = {term for match in _ASKING_VERB.finditer(question) for term in analyse(match[0])}
-    return terms - verbs or terms
-
-
-def _kind_terms(question: str) -> frozenset[str]:
-    """The words of a question that only say what it asks for, such as the day of "on which day"."""
-    matches = (asks.search(question) for asks, _ in _KINDS)
-    return frozenset(term for match in matches if match for term in analyse(match[0]))
-
-
-def _asks_for_kind(question: str) -> bool:
-    """Whether a question says what it asks for: a time, a number, a reason or a name."""
-    return any(asks.search(question) for asks in (_ASKS_NAME, *(asks for asks, _ in _KINDS)))
 
 
 def _join_neighbours(sentences: Sequence[Sentence], terms: frozenset[str]) -> list[str]:
     """The quotes: sentences that follow each other stand under one citation."""
     quotes: list[str] = []
-    texts: list[str] = []
+    text = ""
     for index, sentence in enumerate(sentences):
-        texts.append(_quote(sentence, terms))
+        text += _quote(sentence, terms)
         after = sentences[index + 1] if index + 1 < len(sentences) else None
         if after is None or (after.number, after.place) != (sentence.number, sentence.place + 1):
-            quotes.append(f"{' '.join(texts)} [{sentence.number}]")
-            texts = []
+            quotes.append(f"{text} [{sentence.number}]")
+            text = ""
+        else:
+            text += " " if text.endswith(_ENDED) else "; "  # items of a list, rows of a table
     return quotes
 
 
 def _quote(sentence: Sentence, terms: frozenset[str]) -> str:
-    """The text without what would read as a citation of ours; of a record the name, and what is asked for."""
+    """The text without what would read as a mark of ours; of a record the name, and what is asked for."""
     text = sentence.text
     if sentence.parts:
         (_, name), *others = sentence.parts
         asked_fields = [(key, value) for key, value in others if frozenset(analyse(key)) & terms]
         if asked_fields:
             text = f"{name} — " + "; ".join(f"{key}: {value}" for key, value in asked_fields)
-    excerpt = text if len(text) <= _LONGEST else text[:_LONGEST].rsplit(" ", 1)[0] + " …"
-    return _MARKER.sub("\\\\[", excerpt)
+    return _escape(text if len(text) <= _LONGEST else text[:_LONGEST].rsplit(" ", 1)[0] + " …")
+
+
+def _escape(text: str) -> str:
+    """Escape what would read as a citation, as the thinking of a model, or as code that does not end."""
+    text = _THINKING.sub("&lt;", _MARKER.sub("\\\\[", text))
+    text = _OPEN_FENCE.sub(r"\\", text)
+    return _TICK.sub(r"\\`", text) if "`" in _CODE.sub("", text) else text
