@@ -22,7 +22,7 @@ from contextrouter.answering.markdown_markers import load_parser
 from contextrouter.answering.prompt import messages
 from contextrouter.answering.silence import in_time
 from contextrouter.answering.thinking import Thinking
-from contextrouter.answering.writing import Generators, compartment_generator, write_pieces
+from contextrouter.answering.writing import Generators, compartment_generator, with_token_counts, write_pieces
 from contextrouter.contracts import CLARIFY, GATED, Completion, Refusal, Thought, Writing
 from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.model import Context, Request
@@ -33,14 +33,10 @@ from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import Meter, prices_of
 from contextrouter.runtime.registry import Registry
-from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Settings
-from contextrouter.text import tokens
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
 log = logging.getLogger("contextrouter")
-COUNTED_AT_ONCE = 10_000
-"""Characters of a prompt whose tokens are counted on the event loop."""
 FALLBACK = "extractive"
 """The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
@@ -250,7 +246,7 @@ class _Work:
                     yield part
         for part in parts.end():
             yield part
-        completion = await _with_token_counts(parts.completion, prompt)
+        completion = await with_token_counts(parts.completion, prompt)
         self._meter.add(name, completion, prices_of(self._settings, name))
         if not (parts.text.strip() or completion.finish in _DECLINED or self._order.writing.stop):
             reason = "it was cut off before its answer began" if completion.finish == "length" else "no text"
@@ -382,23 +378,6 @@ async def _draft(pieces: AsyncIterator[str | Draft]) -> Draft:
             if isinstance(item, Draft):
                 return item
     raise AssertionError("an answer ends with its draft")
-
-
-async def _with_token_counts(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
-    """Count the tokens that the generator did not report; of a long prompt in a thread."""
-    if sum([len(message["content"]) for message in prompt]) <= COUNTED_AT_ONCE:
-        return count_tokens(completion, prompt)
-    return await work_aside(count_tokens, completion, prompt)
-
-
-def count_tokens(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
-    """Return the completion with the tokens that the generator did not report."""
-    tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
-    if tokens_in is None:
-        tokens_in = sum(tokens.count(message["content"]) for message in prompt)
-    if tokens_out is None:
-        tokens_out = tokens.count(completion.text)
-    return msgspec.structs.replace(completion, tokens_in=tokens_in, tokens_out=tokens_out)
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

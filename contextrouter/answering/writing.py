@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from contextrouter.answering.closing import closing
 from contextrouter.contracts import (
     Abstention,
@@ -24,6 +26,8 @@ from contextrouter.scope import Scope
 from contextrouter.settings import Chat, Instance
 from contextrouter.text import tokens
 
+COUNTED_AT_ONCE = 10_000
+"""Characters of a prompt whose tokens are counted on the event loop."""
 _END = object()
 
 
@@ -131,3 +135,20 @@ async def _cut(
     yield Completion(
         text=text, model="", tokens_out=tokens.count(text), finish=finish
     )  # who reads counts the prompt
+
+
+async def with_token_counts(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
+    """Count the tokens that the generator did not report; of a long prompt in a thread."""
+    if sum([len(message["content"]) for message in prompt]) <= COUNTED_AT_ONCE:
+        return _count_absent_tokens(completion, prompt)
+    return await work_aside(_count_absent_tokens, completion, prompt)
+
+
+def _count_absent_tokens(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
+    """Return the completion with the tokens that the generator did not report."""
+    tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
+    if tokens_in is None:
+        tokens_in = sum(tokens.count(message["content"]) for message in prompt)
+    if tokens_out is None:
+        tokens_out = tokens.count(completion.text)
+    return msgspec.structs.replace(completion, tokens_in=tokens_in, tokens_out=tokens_out)
