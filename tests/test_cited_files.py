@@ -75,7 +75,7 @@ async def test_two_files_of_one_name_are_told_apart_by_job_heading_and_file(
         assert citation.line == 1
         assert citation.place == f"line {citation.line}"
         assert f"README — library — {job}:README.md\n" in context.text
-    assert context.to_dict()["citations"][0]["file"] == context.citations[0].file
+    assert context.to_dict("full")["citations"][0]["file"] == context.citations[0].file
 
 
 @pytest.mark.case("USE-05")
@@ -260,3 +260,9 @@ async def test_agents_read_job_place_and_address(made: dict[str, Any], tmp_path:
             assert f"### [{page['number']}] report — library — page 2 — north — {address}" in (
                 answer.content[0].text
             )
+    async with serve_router(local(made)) as client, McpClient(f"{client.url}/mcp") as agent:
+        answer = await agent.call_tool("route", {"question": question})
+        urls = [each["url"] for each in answer.structured_content["documents"]]
+        address = f"{client.url}/v1/files?source=library&id=north%3Areport.pdf#page=2"
+        assert address in urls
+        assert (await client(address.removeprefix(client.url))).status == 200

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import markdown_it
 import pytest
 from support.serving import serve_router
 
-from contextrouter import ContextRouter, Document, Hit
+from contextrouter import ContextRouter, Document, Hit, Request
+from contextrouter.answering import answers, conversation, markdown_markers
+from contextrouter.builtin.generators.extractive import Extractive
 from contextrouter.pipeline import admission, run
 from contextrouter.server import router_endpoints
 from contextrouter.testing import Fixed
@@ -77,3 +80,72 @@ async def test_excluded_words_are_looked_for_in_a_thread_and_among_few(monkeypat
     async with ContextRouter(SETTINGS, connectors={"docs": source}) as made:
         await made.route(f"sea {excluded}")
     assert recorder.away[3:] == [True] * 9
+
+
+@pytest.mark.case("SEC-11")
+@pytest.mark.parametrize("length", [10, 2_000])
+async def test_long_conversations_are_read_in_a_thread(monkeypatch: pytest.MonkeyPatch, length: int):
+    recorders = []
+    for owner, name in (
+        (conversation, "checked" if length == 10 else "_without_markers"),
+        (answers, "count_tokens"),
+        (Extractive, "_quotes"),
+    ):
+        recorder = Recorder(getattr(owner, name))
+        recorders.append(recorder)
+        monkeypatch.setattr(
+            owner, name, staticmethod(recorder) if owner is not Extractive else _method(recorder)
+        )
+    history = [
+        {"role": "user", "content": "What?"},
+        {"role": "assistant", "content": "A river. [1] " * length},
+    ]
+    async with router("The otter swims in the river.") as made:
+        answer = await made.answer(Request(question="Where does the otter swim?", history=history))
+    assert answer.outcome == "answered"
+    assert [recorder.away[-1] for recorder in recorders] == [length > 10] * 3
+
+
+def _method(recorder: Recorder) -> Any:
+    return lambda self, *arguments: recorder(self, *arguments)
+
+
+@pytest.mark.case("SEC-11")
+@pytest.mark.parametrize("text", ["![a](" * 40_000, "[1]" * 60_000, "[" * 190_000])
+async def test_a_long_former_answer_is_not_parsed(monkeypatch: pytest.MonkeyPatch, text: str):
+    parsed = Recorder(conversation.checked)
+    monkeypatch.setattr(conversation, "checked", parsed)
+    turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "otter"}]
+    cleaned = await conversation.Conversation(turns=turns, index=1).without_markers()
+    assert parsed.threads == []
+    assert cleaned == [{**turns[0], "content": text.replace("[1]", "")}, turns[1]]
+
+
+@pytest.mark.case("SEC-11")
+async def test_extractive_reads_the_beginning_of_a_long_question(monkeypatch: pytest.MonkeyPatch):
+    lengths: list[int] = []
+    parse = query_syntax.parse
+
+    def measured(text: str) -> Any:
+        lengths.append(len(text))
+        return parse(text)
+
+    monkeypatch.setattr(query_syntax, "parse", measured)
+    prompt = [
+        {"role": "system", "content": "### [1] Otters — docs\nThe otter swims in the river."},
+        {"role": "user", "content": "Where does the otter swim? " + "river " * 30_000},
+    ]
+    assert "swims" in (await Extractive().complete(prompt)).text
+    assert 0 < max(lengths) <= 4_000
+
+
+@pytest.mark.case("SEC-11")
+async def test_what_the_first_answer_needs_is_loaded_in_a_thread(monkeypatch: pytest.MonkeyPatch):
+    parser = Recorder(markdown_it.MarkdownIt)
+    monkeypatch.setattr(markdown_it, "MarkdownIt", parser)
+    markdown_markers._parser.cache_clear()
+    async with router("The otter swims in the river.") as made:
+        build = Recorder(made.registry.build)
+        monkeypatch.setattr(made.registry, "build", build)
+        assert (await made.answer("Where does the otter swim?")).generator == "extractive"
+    assert (parser.away, build.away) == ([True], [True])

@@ -88,6 +88,16 @@ def test_a_document_goes_with_its_facts_its_bytes_and_the_cached_answers(
     assert "unmistakable" not in cli("route", "heron").out
 
 
+def test_a_name_that_no_document_has_is_said_beside_those_that_go(cli: CommandLine, tmp_path: Path) -> None:
+    project(tmp_path)
+    cli("ingest", cwd=tmp_path)
+    ran = cli("forget", "--document", "anna.md", "--document", "ana.md", "--json")
+    removal = json.loads(ran.out)
+    assert (ran.code, [each["id"] for each in removal["documents"]]) == (1, ["notes:anna.md"])
+    assert removal["not_found"] == ["ana.md"]
+    assert "No document has the id or the URL 'ana.md'." in ran.err
+
+
 @pytest.mark.parametrize(
     ("options", "gone"),
     [

@@ -13,6 +13,7 @@ from support.example import CommandLine
 from support.postgres_server import open_store
 
 from contextrouter import Connector, ContextRouter, Document, Hit, IngestError, Query, SettingsError
+from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry
 from contextrouter.ingest import ingest, run
@@ -268,6 +269,23 @@ def test_keys_of_all_jobs_are_checked(tmp_path: Path, table: str, message: str) 
     with pytest.raises(SettingsError) as error:
         ContextRouter.from_toml(path)
     assert str(error.value).startswith(message)
+
+
+async def test_a_document_that_shows_no_text_is_named_and_not_stored() -> None:
+    """What was stored of it stays: nobody can tell whether it is empty or came without its text."""
+    store = Memory()
+    await ingest(
+        Src(Document(id="a", content="otter"), Document(id="b", content="b")), store, [], None, origin="x"
+    )
+    source = Src(
+        Document(id="a", content=" \n"), Document(id="b", content="b"), Document(id="c", content="\u200b")
+    )
+    for _ in range(2):
+        report = await ingest(source, store, [], None, origin="x")
+        assert (report.documents, report.deleted) == (0, 0)
+        assert report.skipped == [(f"x:{id}", "holds no text and was left out.") for id in "ac"]
+    found = await store.fetch(["x:a", "x:b", "x:c"])
+    assert [document.content for document in found] == ["otter", "b"]
 
 
 async def test_what_was_not_read_is_counted_by_kind_and_is_no_problem() -> None:

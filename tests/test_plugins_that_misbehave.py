@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.example import CommandLine
 
 from contextrouter import (
     ContextRouter,
@@ -355,3 +356,27 @@ async def test_a_stage_that_returns_nothing_is_passed_over_by_name():
     assert ids(context) == ANSWER
     (note,) = [step.note for step in context.trace.steps if step.failed]
     assert note == "failed: ContractError: apply() returned NoneType, not a list of envelopes"
+
+
+LEAVING = """
+import sys
+
+from contextrouter import Connector
+
+
+class Leaving(Connector):
+    "Ends the program."
+
+    async def search(self, query):
+        sys.exit(0)
+"""
+
+
+def test_a_plugin_that_ends_the_program_is_an_error_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "leaving.py").write_text(LEAVING)
+    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["."]\n[connectors.leaving]\n')
+    ran = CommandLine(monkeypatch, capsys)("route", "otter", cwd=tmp_path)
+    assert (ran.code, ran.out) == (5, "")
+    assert "A plugin ended the program: sys.exit(0)." in ran.err

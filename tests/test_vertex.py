@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
@@ -14,6 +15,7 @@ from google.cloud import vectorsearch_v1 as types
 from support.vertex import Script, Step, listening, opened
 
 from contextrouter import ContextRouter, Document, Period, Query, Scope
+from contextrouter.builtin.embedders.prediction_server import PredictionServer
 from contextrouter.builtin.providers.vertex import Vertex, collection, write
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.contracts import Entry, Partial
@@ -512,12 +514,20 @@ async def test_beyond_a_hundred_thousand_objects_an_index_is_needed():
     async with store(server, index="ann", target_recall=0.9) as (vertex, _, _):
         with pytest.raises(SourceError, match=r"indexes/ann"):
             await find(vertex)
+        with pytest.raises(
+            SourceError, match=r"has no index 'ann' in '.*'. Indexes there: none. Set index to"
+        ):
+            await vertex.ping()
         assert await vertex.tune() == ["make the index 'ann'"]
         assert await vertex.migrate() == [2]
         assert await vertex.tune() == []
+        await vertex.ping()
         assert sorted(await find(vertex)) == ["a", "b", "c"]
         with pytest.raises(SourceError, match="query is limited to 4 objects"):
             await vertex.fingerprints()
+        vertex._index = "other"
+        with pytest.raises(SourceError, match=r"Indexes there: 'ann'. Set index to one of them, or make it"):
+            await vertex.ping()
         made = server.indexes[f"{PARENT}/indexes/ann"]
         assert {"tenant", "compartment", "sensitivity", "updated", "values"} <= {*made.filter_fields}
 
@@ -685,6 +695,32 @@ async def test_ingestion_fills_the_store_once_and_questions_find_what_sqlite_fin
                 assert sorted(map(_places, found.envelopes)) == sorted(map(_places, expected.envelopes)), (
                     question
                 )
+
+
+async def test_a_question_costs_a_request_for_each_wording_and_leg(tmp_path: Path):
+    """As docs/vertex.md says of costs."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "books.md").write_text("A first book on machine learning for a beginner to read.")
+    path, models = tmp_path / "settings.toml", PredictionServer()
+    async with listening(CollectionServer("library", 256)) as (endpoint, script), listening(models) as (e, _):
+        text = SETTINGS.format(endpoint=endpoint)
+        embedder = (
+            f'\n[embedders.default]\nuse = "vertex"\nproject = "p"\ndimensions = 256\nendpoint = "{e}"\n'
+        )
+        path.write_text(text + embedder)
+        await run(path)
+        for wordings, change in ((3, ""), (1, "max_retrieval_queries = 1\n")):
+            path.write_text(text.replace("[rag]\n", f"[rag]\n{change}") + embedder)
+            async with ContextRouter.from_toml(path) as router:
+                await router.open()
+                script.seen.clear()
+                models.asked.clear()
+                question = "Which machine learning book should a beginner read first?"
+                assert (await router.route(question)).envelopes
+            counts = Counter(script.methods())
+            assert counts.pop("GetDataObject", 0) <= 1
+            assert counts == {"SearchDataObjects": wordings, "BatchSearchDataObjects": wordings}
+            assert [len(texts) for texts, _ in models.asked] == [wordings]
 
 
 def _places(envelope: Any) -> tuple[str, set[str], list[int]]:

@@ -17,7 +17,8 @@ from contextrouter.answering.citation_markers import Markers
 from contextrouter.answering.closing import closing
 from contextrouter.answering.conversation import Conversation, Draft, Order
 from contextrouter.answering.examples import Example, Meanings, load_examples, similar
-from contextrouter.answering.generator_rules import bound_generator
+from contextrouter.answering.generator_rules import FALLBACK, NO_TASK, bound_generator, quotes
+from contextrouter.answering.markdown_markers import load_parser
 from contextrouter.answering.prompt import messages
 from contextrouter.answering.silence import in_time
 from contextrouter.answering.thinking import Thinking
@@ -32,15 +33,15 @@ from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import Meter, prices_of
 from contextrouter.runtime.registry import Registry
+from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Settings
 from contextrouter.text import tokens
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
 log = logging.getLogger("contextrouter")
-FALLBACK = "extractive"
-"""The generator that writes where another one fails: it needs nothing from outside."""
+COUNTED_AT_ONCE = 10_000
+"""Characters of a prompt whose tokens are counted on the event loop."""
 DECLINED = "The model declined to answer."
-NO_TASK = "No generator is set that could write this; `extractive` quotes documents."
 _GROUNDED = ("answered", "facts_only")
 _DECLINED = ("refusal", "filter")
 _BETWEEN = "\n\n"  # the text of an answer and the refusal that ends it
@@ -117,7 +118,7 @@ class Answering:
         """Let the generator do what a chat program wants of a conversation: the conversation is all it gets.
         One that quotes documents has nothing to quote, and refuses.
         """
-        if self._quotes(order.generator):
+        if quotes(self.settings, order.generator):
             nothing = Completion(text="", tokens_in=0, tokens_out=0, finish="refusal")
             yield Refusal(NO_TASK)
             yield Draft(text="", completion=nothing, outcome="declined", refusal=NO_TASK)
@@ -127,14 +128,10 @@ class Answering:
             async for piece in pieces:
                 yield piece
 
-    def _quotes(self, name: str) -> bool:
-        """Whether a generator is the one that quotes documents."""
-        table = self.settings.generators.get(name)
-        return (name if table is None else table.use) == FALLBACK
-
     async def _prompt(self, order: Order, context: Context) -> list[Mapping[str, str]]:
         examples = await self._choose_examples(order.conversation.question)
-        return messages(self.settings.chat, order.conversation.without_markers, context.text, examples)
+        turns = await order.conversation.without_markers()
+        return messages(self.settings.chat, turns, context.text, examples)
 
     async def _choose_examples(self, question: str) -> Sequence[Example]:
         """Choose the examples, by meaning where the settings name an embedder; by words if it fails."""
@@ -233,6 +230,7 @@ class _Work:
         silence, abandoned = self._settings.chat.silence_seconds, self._answering.abandoned
         async with asyncio.timeout(silence):
             generator = await self._answering.generators.ready(name)
+        await load_parser()
         self._meter.count_call(name)
         writing = write_pieces(generator, prompt, self._order.writing)
         async with closing(in_time(writing, silence, abandoned.of("generator", name))) as pieces:
@@ -244,7 +242,7 @@ class _Work:
                     yield part
         for part in parts.end():
             yield part
-        completion = _count_tokens(parts.completion, prompt)
+        completion = await _with_token_counts(parts.completion, prompt)
         self._meter.add(name, completion, prices_of(self._settings, name))
         if not (parts.text.strip() or completion.finish in _DECLINED or self._order.writing.stop):
             reason = "it was cut off before its answer began" if completion.finish == "length" else "no text"
@@ -378,8 +376,15 @@ async def _draft(pieces: AsyncIterator[str | Draft]) -> Draft:
     raise AssertionError("an answer ends with its draft")
 
 
-def _count_tokens(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
-    """Count the tokens that the generator did not report."""
+async def _with_token_counts(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
+    """Count the tokens that the generator did not report; of a long prompt in a thread."""
+    if sum([len(message["content"]) for message in prompt]) <= COUNTED_AT_ONCE:
+        return count_tokens(completion, prompt)
+    return await work_aside(count_tokens, completion, prompt)
+
+
+def count_tokens(completion: Completion, prompt: Sequence[Mapping[str, str]]) -> Completion:
+    """Return the completion with the tokens that the generator did not report."""
     tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
     if tokens_in is None:
         tokens_in = sum(tokens.count(message["content"]) for message in prompt)

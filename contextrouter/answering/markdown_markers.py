@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextrouter.errors import MissingDependency
+from contextrouter.runtime.threads import work_aside
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -210,6 +212,13 @@ def _take_out(content: str, start: int, end: int) -> Edit:
         or (before in ("\\", "!", "<") and bool(after.strip()))
     )
     return Edit(start, end, " " if joins else "")
+
+
+async def load_parser() -> None:
+    """Import the parser in a thread, where it is installed, before an answer needs it."""
+    if not _parser.cache_info().currsize:
+        with suppress(MissingDependency):
+            await work_aside(_parser)
 
 
 @cache

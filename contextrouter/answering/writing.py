@@ -19,6 +19,7 @@ from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.plugin_calls import containment, text_of
 from contextrouter.runtime.registry import Registry
+from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.settings import Chat, Instance
 from contextrouter.text import tokens
@@ -48,9 +49,9 @@ class Generators:
             return self._instances.generators[name]
         if name not in self._own:  # the settings name it and have no table for it: it gets its defaults
             instance = Instance(kind="generator", name=name, use=name, keys=None)
-            generator = cast(Generator, self._registry.build(instance, {}))
+            generator = cast(Generator, await work_aside(self._registry.build, instance, {}))  # it imports
             await generator.open()
-            self._own[name] = generator
+            self._own.setdefault(name, generator)
         return self._own[name]
 
 
@@ -127,5 +128,6 @@ async def _cut(
                 break
     if len(text) > sent:
         yield text[sent:]
-    read = sum(tokens.count(message["content"]) for message in messages)
-    yield Completion(text=text, model="", tokens_in=read, tokens_out=tokens.count(text), finish=finish)
+    yield Completion(
+        text=text, model="", tokens_out=tokens.count(text), finish=finish
+    )  # who reads counts the prompt

@@ -76,6 +76,9 @@ def _settle(call: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         terminal.error("Interrupted.")
         return INTERRUPTED
+    except SystemExit as stop:
+        terminal.error(f"A plugin ended the program: sys.exit({stop.code!r}).")
+        return FAILED
     except BrokenPipeError:
         terminal.close_stdout()
         return 141

@@ -61,7 +61,9 @@ async def forget_matching(
         )
     for name in removal.not_searched:
         terminal.note(f"Provider {name!r} was not searched: it cannot list its documents.", "warning")
-    return OK if removal.documents else NOTHING
+    for name in removal.not_found if removal.documents else ():
+        terminal.note(f"No document has the id or the URL {name!r}.", "warning")
+    return OK if removal.documents and not removal.not_found else NOTHING
 
 
 def read_match(text: str) -> tuple[str, list[Any]]:

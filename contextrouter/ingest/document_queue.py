@@ -13,6 +13,7 @@ from contextrouter.ingest.preparation import build_entry
 from contextrouter.runtime.plugin_calls import containment, text_of
 from contextrouter.runtime.threads import work_aside
 from contextrouter.text import tokens
+from contextrouter.text.characters import is_blank
 
 AHEAD = 4
 """How many documents are chunked and enriched at once, while others are embedded and stored."""
@@ -53,7 +54,10 @@ async def prepare_document(change: Change, transforms: Sequence[Transform]) -> P
     try:
         with containment():
             entry, result.problems = await build_entry(change.document, transforms, change.fingerprint)
-        result.entry, result.tokens = await _count_tokens(entry)
+        if not entry.chunks and not entry.facts and is_blank(change.document.content):
+            result.failure = "holds no text and was left out."
+        else:
+            result.entry, result.tokens = await _count_tokens(entry)
     except Exception as error:  # the run goes on; the document is skipped, its stored version stays
         result.failure = f"{type(error).__name__}: {text_of(error)}"
     return result

@@ -60,6 +60,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     `counts` maps a store to how many documents, chunks, facts and so on it has fewer. `cache_entries` is how
     many answers and embeddings were removed from the cache. `jobs` are the names of jobs that store a
     document again if their source still has it. `not_searched` are stores that cannot list documents.
+    `not_found` are the ids and URLs that were named and that no document has.
     """
 
     documents: tuple[RemovedDocument, ...]
@@ -67,6 +68,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     cache_entries: int
     jobs: tuple[str, ...]
     not_searched: tuple[str, ...]
+    not_found: tuple[str, ...] = ()
 
 
 async def forget_documents(
@@ -107,6 +109,7 @@ async def forget_documents(
                     counts[name] = await _remove(name, store, in_store)
                 removed += in_store
     entries = await _clear_cache(router) if removed and not dry_run else 0
+    names = {name for document in removed for name in _names(document.id, document.url)}
     origins = {document.id.partition(":")[0] for document in removed}
     return Removal(
         documents=tuple(removed),
@@ -114,7 +117,13 @@ async def forget_documents(
         cache_entries=entries,
         jobs=tuple(name for name, job in router.settings.ingest.items() if (job.origin or name) in origins),
         not_searched=tuple(name for name in router.settings.providers if name not in searched),
+        not_found=tuple(name for name in dict.fromkeys(documents) if name not in names),
     )
+
+
+def _names(id: str, url: str) -> set[str]:
+    """The names by which a document may be called."""
+    return {id, id.partition(":")[2], url} - {""}
 
 
 async def _matching(
@@ -135,7 +144,7 @@ async def _matching(
                 texts = await _texts_of(store, batch, tenant)
                 for id in batch:
                     document = texts.get(id, Document(id=id, content="", tenant=tenant))
-                    names = {id, id.partition(":")[2], document.url} - {""}
+                    names = _names(id, document.url)
                     matches = match and (passes(document, match) or (tenant, id) in parents)
                     if matches or not wanted.isdisjoint(names):
                         yield RemovedDocument(

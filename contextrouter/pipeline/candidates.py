@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, Protocol, overload
 
 from contextrouter.model import Document, Envelope, Hit, Provenance, RankedList, Vector
 from contextrouter.pipeline.envelopes import LazyEnvelopes
@@ -63,14 +63,15 @@ class FusionNotes:
         return self._ranges[n]
 
 
-class Share(NamedTuple):
+class Share:
     """The documents of one source: those that it named first begin at number `first`; `joined` are, by
     number, its copies of documents that another source named before it, and of its own.
     """
 
-    source: str
-    first: int
-    joined: Mapping[int, Document]
+    __slots__ = ("first", "joined", "source")
+
+    def __init__(self, source: str, first: int, joined: Mapping[int, Document]) -> None:
+        self.source, self.first, self.joined = source, first, joined
 
 
 class Candidates(LazyEnvelopes):

@@ -49,8 +49,11 @@ def heading_of(citation: Citation, connection: str, document: Document, name: st
     """
     is_line = citation.page is None and citation.seconds is None  # no use to a model
     position = "" if is_line else citation.place
-    about = [clean_line(part) for part in (connection, document.compartment or "", name, position) if part]
-    return " — ".join([f"### [{citation.number}] {citation.title}", *about])
+    heading = f"### [{citation.number}] {citation.title}"
+    for part in (connection, document.compartment, name, position):
+        if part:
+            heading += f" — {clean_line(part)}"
+    return heading
 
 
 def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], str]) -> Mapping[str, str]:
@@ -100,20 +103,22 @@ def _page_of(document: Document, question: str) -> int | None:
 
 def _headings(document: Document) -> tuple[str, ...]:
     """Return the headings of a document below its title."""
+    if not document.path:
+        return ()
     headings = tuple([one_line(part) for part in document.path])
-    return headings[1:] if headings and headings[0] == title_of(document) else headings
+    return headings[1:] if headings[0] == title_of(document) else headings
 
 
 def _url_that_opens(document: Document, file: str, page: int | None) -> str:
     url = document.url
+    if not file and not page:  # as of most documents: there is nothing to add
+        return url
     if not _ADDRESS.match(url):
         if not file:
             return url
         url = Path(file).as_uri()
-    if not page or "#" in url:
-        return url
     is_pdf = document.media_type == _PDF or url.lower().endswith(".pdf")
-    return f"{url}#page={page}" if is_pdf else url
+    return f"{url}#page={page}" if page and is_pdf and "#" not in url else url
 
 
 def _whole(value: object) -> int | None:

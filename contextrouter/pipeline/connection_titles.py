@@ -47,10 +47,10 @@ class Connections:
 
     def origin(self, envelope: Envelope) -> Origin:
         """Return the job that stored a document, and the file that it was read from."""
-        source = source_of(envelope)
-        name, _ = self._job(source, envelope.document)
-        file = self.file(source, envelope.document)
-        return Origin(name, str(file.path) if file else "")
+        source, document = source_of(envelope), envelope.document
+        name, _ = self._job(source, document)
+        file = self.file(source, document)
+        return Origin(name, str(file.path)) if file else Origin(name)
 
     def file(self, source: str, document: Document) -> LocalFile | None:
         """Return the file of this machine that a document of a source was read from; None: none. Whether it

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 from contextrouter.model import Citation, Context, Document, Envelope
 from contextrouter.server.auth import Caller
 from contextrouter.server.endpoints import Exchange
+from contextrouter.settings import Serve
 
 FILES = "/v1/files"
 
@@ -23,11 +25,14 @@ def follow(context: Context, caller: Caller, origin: str = "") -> Context:
 
 def origin_of(exchange: Exchange) -> str:
     """Return the address of this server as the caller knows it, if it serves cited files; else ""."""
-    if not exchange.server.settings.serve.files:
-        return ""
-    request = exchange.request
-    secure = request.headers.get("X-Forwarded-Proto", "") == "https"
-    return f"{'https' if secure else 'http'}://{request.host}"
+    return origin_in(exchange.request.headers, exchange.server.settings.serve)
+
+
+def origin_in(headers: Mapping[str, str], serve: Serve) -> str:
+    """Return the address of a server by the headers of a request, if it serves cited files; else ""."""
+    host = headers.get("Host") or headers.get("host", "")
+    secure = (headers.get("X-Forwarded-Proto") or headers.get("x-forwarded-proto")) == "https"
+    return f"{'https' if secure else 'http'}://{host}" if serve.files and host else ""
 
 
 def _follow_citation(citation: Citation, envelope: Envelope, caller: Caller, origin: str) -> Citation:

@@ -84,7 +84,7 @@ def parse(text: str) -> Question:
     """Read a question: `"a phrase"`, `one OR other`, `-without`, and plain words. Whatever has no meaning is
     ignored.
     """
-    parts: list[Part] = []
+    parts: list[tuple[list[str], bool]] = []  # alternatives, and whether they are required
     excluded: dict[str, None] = {}
     joins = False  # OR stands before this word
     for token in _tokens(text):
@@ -96,13 +96,13 @@ def parse(text: str) -> Question:
         if token.excluded:
             excluded[token.text] = None
         elif joins:
-            before = parts.pop()
-            alternatives = (*before.alternatives, token.text)
-            parts.append(Part(alternatives, before.required or token.quoted))
+            alternatives, required = parts.pop()
+            alternatives.append(token.text)
+            parts.append((alternatives, required or token.quoted))
         else:
-            parts.append(Part((token.text,), token.quoted))
+            parts.append(([token.text], token.quoted))
         joins = False
-    return Question(tuple(parts), tuple(excluded))
+    return Question(tuple([Part(tuple(texts), required) for texts, required in parts]), tuple(excluded))
 
 
 def query_terms(

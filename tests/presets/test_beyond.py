@@ -232,7 +232,7 @@ def test_judged_questions_measure_a_preset_and_tune_it(
 @pytest.mark.without("contextrouter/server/chat.py", 'path="/v1/chat/completions"', 'path="/v1/chat"')
 async def test_one_settings_file_serves_rest_openai_and_mcp(tmp_path: Path):
     router = system(tmp_path, "evidence")
-    await fill(router, "wiki", piece("a", "tides"))
+    await fill(router, "wiki", piece("a", "The tides rise."))
     async with serve_router(router) as ask:
         rest = (await ask("/v1/route", {"question": "What about tides?"})).json
         body = {"model": "contextrouter", "messages": [{"role": "user", "content": "What about tides?"}]}

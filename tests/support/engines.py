@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextrouter import Embedder, Envelope, FactSource, Interpreter, Source, Stage, StageContext
+from contextrouter.contracts.kinds import source_kind
 from contextrouter.pipeline.deadline import Deadline
-from contextrouter.pipeline.engine import Engine, OpenPlugins, kind_of
+from contextrouter.pipeline.engine import Engine, OpenPlugins
 from contextrouter.pipeline.envelopes import Ranking
 from contextrouter.pipeline.fusion.leg_weights import Profile, Profiles
 from contextrouter.pipeline.ranking import rank
@@ -31,7 +32,7 @@ def engine_of(
     def table(kind: str, names: Sequence[str]) -> dict[str, Instance]:
         return {n: Instance(kind=kind, name=n, use=n, keys=keys[n]) for n in names if n in keys}
 
-    kinds = {name: kind_of(source) for name, source in (sources or {}).items()}
+    kinds = {name: source_kind(source) for name, source in (sources or {}).items()}
     tables = {f"{k}s": table(k, [n for n, of in kinds.items() if of == k]) for k in set(kinds.values())}
     lists = {"interpreters": tuple(interpreters or ()), "stages": tuple(stages or ())}
     return Engine(

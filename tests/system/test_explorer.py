@@ -46,6 +46,7 @@ async def test_an_example_leads_to_answer_cards_and_how_it_came_about(page: Page
         assert await page.value("document.querySelectorAll('#hits .bar i').length") > 20
         assert "machine" in await texts(page, "#hit-1 mark")
         assert await page.value("document.querySelectorAll('#hit-1 h3 a').length") == 1
+        assert "which-book-first.md" in await page.value("document.querySelector('#hit-2 .dim').textContent")
         line = await page.value("document.getElementById('coverage-line').textContent")
         assert line == "All of 19 calls to 5 sources answered."
         assert await page.value("document.querySelectorAll('#course details[open]').length") == 0

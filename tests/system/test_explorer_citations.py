@@ -50,6 +50,34 @@ async def test_a_pdf_opens_at_its_page_and_a_text_at_its_line(page: Page, tmp_pa
         assert await page.value("document.querySelector(':target').getBoundingClientRect().top < innerHeight")
 
 
+async def test_with_a_key_the_page_opens_a_cited_file_itself(page: Page, tmp_path: Path):
+    """A link sends no key. The file opens in a page of its own, at its place, and not without the key."""
+    (tmp_path / "report.pdf").write_bytes(pdf([["Contents of the report."], ["The narwhal has one tusk."]]))
+    notes = {"notes": {"use": "files", "path": str(tmp_path), "patterns": ["*.pdf"]}}
+    settings = {"rag": {"interpreters": []}, "connectors": notes, "serve": {"files": True}}
+    async with serve_router(ContextRouter(settings | key())) as server:
+        await page.open(at(page, server.url))
+        await page.until("!document.getElementById('keyed').hidden")
+        page.complaints.clear()  # the browser notes the 401
+        await page.value(
+            f"(k => {{ k.value = '{KEY}'; k.dispatchEvent(new Event('change'))"
+            " })(document.getElementById('key'))"
+        )
+        await search(page, "narwhal tusk")
+        await page.until("!!document.querySelector('#hit-1 h3 a')")
+        href = await page.value("document.querySelector('#hit-1 h3 a').href")
+        assert (await server(href.removeprefix(server.url))).status == 401
+        click = "document.querySelector('#hit-1 h3 a').click()"
+        await page.call("Runtime.evaluate", expression=click, userGesture=True)
+        async with asyncio.timeout(60):
+            while True:
+                targets = (await page.call("Target.getTargets"))["targetInfos"]
+                pages = [target["url"] for target in targets if target["type"] == "page"]
+                if any(url.startswith("blob:") and url.endswith("#page=2") for url in pages):
+                    break
+                await asyncio.sleep(0.05)
+
+
 async def test_the_question_is_copied_as_curl_and_as_a_program(page: Page, tmp_path: Path):
     """Both ask the same, and neither holds the key."""
     async with serve_router(router(key())) as server:

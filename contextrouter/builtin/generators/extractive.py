@@ -6,12 +6,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.generators.context_blocks import Sentence, Statement, sentences_of, statements_of
 from contextrouter.builtin.shared.back_references import choose_language, refers_back
 from contextrouter.contracts import Abstention, Completion, Generator
 from contextrouter.errors import PluginError
+from contextrouter.runtime.threads import work_aside
 from contextrouter.text.analysis import analyse, stop_terms
 from contextrouter.text.query_syntax import query_terms
 
@@ -59,6 +61,10 @@ _WHOLE = 0.3  # weighed share of such a question from which on one block holds e
 _COVERED = 0.3  # weighed share of the question's words that one block holds, or it does not answer
 _NEXT = 0.75  # of the score of the best block, for another one to be quoted too
 _MOST_FACTS = 20  # that are written: of "Who founded it?" not a part
+_LONGEST_QUESTION = 4_000
+"""Characters of a question that are read."""
+_AT_ONCE = 10_000
+"""Characters of messages that are read on the event loop."""
 NOTHING = "No passage of the context answers this."
 
 
@@ -102,17 +108,24 @@ class Extractive(Generator):
             raise PluginError(
                 "Generator 'extractive' quotes and makes no objects. Name a generator with a language model."
             )
-        quotes = self._quotes(messages)
+        quotes = await self._find_quotes(messages)
         finish = "stop" if quotes else "abstained"
         return Completion(text=" ".join(quotes) or NOTHING, model="extractive", finish=finish)
 
     async def stream(self, messages: Sequence[Mapping[str, str]]) -> AsyncIterator[str]:
         """The quotes, one by one."""
-        for index, quote in enumerate(self._quotes(messages) or [Abstention(NOTHING)]):
+        for index, quote in enumerate(await self._find_quotes(messages) or [Abstention(NOTHING)]):
             yield f" {quote}" if index else quote
+
+    async def _find_quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
+        """The quotes. Long messages are read in a thread, while the event loop answers others."""
+        if sum([len(message["content"]) for message in messages]) <= _AT_ONCE:
+            return self._quotes(messages)
+        return await work_aside(self._quotes, messages)
 
     def _quotes(self, messages: Sequence[Mapping[str, str]]) -> list[str]:
         questions = [message["content"] for message in messages if message["role"] == "user"] or [""]
+        questions = [question[:_LONGEST_QUESTION] for question in questions[-2:]]
         context = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
         terms = _question_terms(questions)
         sentences = sentences_of(context)
@@ -268,10 +281,17 @@ def _score(question: str, sentence: Sentence, weight: Mapping[str, float]) -> fl
 
 def _has_answer(question: str, text: str) -> bool:
     """Whether a sentence has what a question asks for: a time, a number, a reason, or a name of its own."""
-    for asks, has in _KINDS:
-        if asks.search(question):
-            return has.search(text) is not None
-    return bool(_ASKS_NAME.search(question)) and any(name not in question for name in _NAME.findall(text))
+    has, asks_name = _asked_kind(question)
+    if has is not None:
+        return has.search(text) is not None
+    return asks_name and any(name not in question for name in _NAME.findall(text))
+
+
+@lru_cache(maxsize=16)
+def _asked_kind(question: str) -> tuple[re.Pattern[str] | None, bool]:
+    """The pattern of what a question asks for, and whether it is a name."""
+    has = next((has for asks, has in _KINDS if asks.search(question)), None)
+    return has, has is None and _ASKS_NAME.search(question) is not None
 
 
 def _terms_of_topic(question: str, terms: frozenset[str]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.server.auth import Caller, RequestLimits, make_slots
-from contextrouter.server.citation_links import follow
+from contextrouter.server.citation_links import FILES, follow, origin_in
 from contextrouter.server.endpoints import ServerState
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.hidden_errors import hide_refusal
@@ -76,6 +76,8 @@ class Tools:
         self._pager = Pager(router.settings.mcp.reply_tokens)
         self._found = FoundDocuments(router)
         serve = router.settings.serve
+        paths = [endpoint.path for endpoint in server.endpoints] if server else []
+        self._serves_files = FILES in paths
         self._limits = server.limits if server else RequestLimits(serve.max_requests)
         self._slots = server.running if server else make_slots(serve)
 
@@ -204,7 +206,9 @@ class Tools:
                 limit=demands.get("limit"),
             )
             async with self._slots:
-                return follow(await self._router.route(request), caller), caller
+                context = await self._router.route(request)
+            origin = origin_in(call.headers or {}, self._router.settings.serve) if self._serves_files else ""
+            return follow(context, caller, origin), caller
 
 
 def make_mcp_server(

@@ -27,10 +27,12 @@ export function placeOf(citation) {
   return citation.line ? `line ${citation.line}` : "";
 }
 
-/** The name of the file of a document; "" where it is none. */
+/** The name of the file of a document; "" where it is none. An id in a store begins with the name of its job. */
 export function fileOf(citation, document) {
-  const path = citation.file || (/^https?:/i.test(document.url) ? "" : document.url);
-  return path.split("/").at(-1);
+  const id = document.parent || document.id;
+  const path = citation.file || (citation.job ? id.slice(id.indexOf(":") + 1) : /^https?:/i.test(document.url) ? "" : document.url);
+  const name = path.split("/").at(-1);
+  return /\.\w{1,8}$/.test(name) && !/^[a-z]+:\/\//i.test(path) ? name : "";
 }
 
 const WHY = {

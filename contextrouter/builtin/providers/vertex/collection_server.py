@@ -110,7 +110,7 @@ class CollectionServer(GrpcServer):
         if request.collection_id in self.collections:
             raise Refused("ALREADY_EXISTS", f"Collection {request.collection_id!r} exists")
         self.collections[request.collection_id] = request.collection
-        return self._start(request.parent)
+        return self._start(request.parent, request.collection)
 
     def _list_indexes(self, request: Any) -> Any:
         self._find_collection(request.parent)
@@ -126,19 +126,22 @@ class CollectionServer(GrpcServer):
         index = request.index
         index.name = name
         self.indexes[name] = index
-        return self._start(request.parent)
+        return self._start(request.parent, index)
 
     def _find_index(self, name: str) -> Any:
         if name not in self.indexes:
             raise Refused("NOT_FOUND", f"Index {name!r} was not found")
         return self.indexes[name]
 
-    def _start(self, parent: str) -> Any:
+    def _start(self, parent: str, resource: Any) -> Any:
         from google.longrunning import operations_pb2
 
-        name = f"{parent}/operations/{len(self.operations) + 1}"
-        self.operations[name] = [self.polls]
-        return operations_pb2.Operation(name=name, done=self.polls == 0)
+        operation = operations_pb2.Operation(name=f"{parent}/operations/{len(self.operations) + 1}")
+        self.operations[operation.name] = [self.polls]
+        if self.polls == 0:
+            operation.done = True
+            operation.response.Pack(type(resource).pb(resource))
+        return operation
 
     def _poll(self, request: Any) -> Any:
         from google.longrunning import operations_pb2

@@ -39,6 +39,18 @@ async def make_missing(collection: Collection, dimensions: int, index: str, *, v
     return created
 
 
+async def check_presence(collection: Collection, index: str) -> None:
+    """Raise SourceError where there is no such collection, or no such index of it."""
+    request = collection.types.GetCollectionRequest(name=collection.name)
+    await collection.connection.call(collection.admin.get_collection, request)
+    if index and index not in (present := await _indexes(collection)):
+        raise collection.connection.answer_error(
+            f"has no index {index!r} in {collection.name!r}",
+            f"Indexes there: {', '.join(map(repr, present)) or 'none'}. Set index to one of them, or make it:"
+            " `contextrouter db migrate`.",
+        )
+
+
 async def status(collection: Collection, index: str) -> Mapping[str, int | str]:
     """Say what there is, and how the service measures: a vector has the distance 1 from itself, -1 or 0."""
     stored = await _get_collection(collection)

@@ -132,10 +132,8 @@ class Vertex(Provider):
         await self._connection.aclose()
 
     async def ping(self) -> None:
-        """Raise SourceError when the collection cannot be asked."""
-        collection = self._get_collection()
-        request = collection.types.GetCollectionRequest(name=collection.name)
-        await self._connection.call(collection.admin.get_collection, request)
+        """Raise SourceError when the collection cannot be asked, or has not the index of the settings."""
+        await collection_setup.check_presence(self._get_collection(), self._index)
 
     def _get_opened(self) -> tuple[Collection, IngestLock, IndexDistances]:
         if self._opened is None:

@@ -71,7 +71,7 @@ def _components(text: str, kinds: Sequence[str]) -> Iterator[list[tuple[str, str
             continue
         name, parameters, value = match[1].upper(), match[2], match[3].strip()
         if "QUOTED-PRINTABLE" in parameters.upper():
-            value = _unquote(value, parameters)
+            value = _decode_quoted(value, parameters)
         if name == "BEGIN":
             if component is None and value.upper() in kinds:
                 component, inner = [], 0
@@ -94,7 +94,7 @@ def _name(key: str, text: str) -> str:
     return " ".join(filter(None, (given, family)))
 
 
-def _unquote(value: str, parameters: str) -> str:
+def _decode_quoted(value: str, parameters: str) -> str:
     """A value of a vCard 2.1, whose bytes stand as =C3."""
     charset = _CHARSET.search(parameters)
     data = quopri.decodestring(value.encode())

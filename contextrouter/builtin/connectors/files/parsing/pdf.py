@@ -85,11 +85,11 @@ def _filled_in(page: Any) -> Iterator[str]:
     for reference in _as_list(resolve1(page.annots)):
         mark = _as_dict(resolve1(reference))
         kind = getattr(mark.get("Subtype"), "name", "")
-        if kind == "FreeText" and (text := _plain(resolve1(mark.get("Contents")))):
+        if kind == "FreeText" and (text := _text_of_object(resolve1(mark.get("Contents")))):
             yield text
         elif kind == "Widget":
             parent = _as_dict(resolve1(mark.get("Parent")))  # of a field with several places
-            name, value = (_plain(resolve1(mark.get(key, parent.get(key)))) for key in ("T", "V"))
+            name, value = (_text_of_object(resolve1(mark.get(key, parent.get(key)))) for key in ("T", "V"))
             if value and value != "Off":
                 yield f"{name}: {value}" if name else value
 
@@ -102,7 +102,7 @@ def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _plain(value: Any) -> str:
+def _text_of_object(value: Any) -> str:
     """A text of a PDF, or the name of a choice, on one line; "" for anything else."""
     from pdfminer.utils import decode_text
 
@@ -138,4 +138,4 @@ def _title(document: Any) -> str:
     from pdfminer.pdftypes import resolve1
 
     titles = (resolve1(info.get("Title")) for info in document.info)
-    return next(filter(None, (_plain(title) for title in titles if isinstance(title, bytes))), "")
+    return next(filter(None, (_text_of_object(title) for title in titles if isinstance(title, bytes))), "")
