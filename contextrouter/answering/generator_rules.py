@@ -1,4 +1,4 @@
-"""Rules of generators: which one alone may read a context, by what stands in it, and which one only quotes."""
+"""Rules of generators: which one alone may read a context, by its content, and which one only quotes."""
 
 from __future__ import annotations
 
