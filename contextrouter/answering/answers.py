@@ -17,7 +17,7 @@ from contextrouter.answering.citation_markers import Markers
 from contextrouter.answering.closing import closing
 from contextrouter.answering.conversation import Conversation, Draft, Order
 from contextrouter.answering.examples import Example, Meanings, load_examples, similar
-from contextrouter.answering.generator_rules import bound_generator
+from contextrouter.answering.generator_rules import FALLBACK, NO_TASK, bound_generator, quotes
 from contextrouter.answering.markdown_markers import load_parser
 from contextrouter.answering.prompt import messages
 from contextrouter.answering.silence import in_time
@@ -37,10 +37,7 @@ from contextrouter.settings import Settings
 from contextrouter.text.answer_links import AllLinks, LinkFilter
 
 log = logging.getLogger("contextrouter")
-FALLBACK = "extractive"
-"""The generator that writes where another one fails: it needs nothing from outside."""
 DECLINED = "The model declined to answer."
-NO_TASK = "No generator is set that could write this; `extractive` quotes documents."
 _GROUNDED = ("answered", "facts_only")
 _DECLINED = ("refusal", "filter")
 _BETWEEN = "\n\n"  # the text of an answer and the refusal that ends it
@@ -117,7 +114,7 @@ class Answering:
         """Let the generator do what a chat program wants of a conversation: the conversation is all it gets.
         One that quotes documents has nothing to quote, and refuses.
         """
-        if self._quotes(order.generator):
+        if quotes(self.settings, order.generator):
             nothing = Completion(text="", tokens_in=0, tokens_out=0, finish="refusal")
             yield Refusal(NO_TASK)
             yield Draft(text="", completion=nothing, outcome="declined", refusal=NO_TASK)
@@ -126,11 +123,6 @@ class Answering:
         async with closing(work.pieces()) as pieces:
             async for piece in pieces:
                 yield piece
-
-    def _quotes(self, name: str) -> bool:
-        """Whether a generator is the one that quotes documents."""
-        table = self.settings.generators.get(name)
-        return (name if table is None else table.use) == FALLBACK
 
     async def _prompt(self, order: Order, context: Context) -> list[Mapping[str, str]]:
         examples = await self._choose_examples(order.conversation.question)

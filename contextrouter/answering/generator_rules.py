@@ -1,4 +1,4 @@
-"""The rule that binds compartments to generators. It follows what stands in the context, whoever asks."""
+"""Rules of generators: which one alone may read a context, by its content, and which one only quotes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ from collections.abc import Mapping
 
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Context
+from contextrouter.settings import Settings
+
+FALLBACK = "extractive"
+"""The generator that writes where another one fails: it needs nothing from outside."""
+NO_TASK = "No generator is set that could write this; `extractive` quotes documents."
+
+
+def quotes(settings: Settings, name: str) -> bool:
+    """Whether a generator is the one that quotes documents, and writes nothing of its own."""
+    table = settings.generators.get(name)
+    return (name if table is None else table.use) == FALLBACK
 
 
 def bound_generator(rules: Mapping[str, str], context: Context) -> str | None:
