@@ -46,6 +46,7 @@ _ASKS_NAME = re.compile(
 _ASKING_VERB = re.compile(r"(?i)\b(?:comes? from|looks? like|means?|happen(?:s|ed)?)\b")
 NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 TIME, NUMBER, _ = _KINDS
+_CONDITION = re.compile(r"(?i)\b(?:if|when|whenever|once|unless|as soon as)\b")
 
 
 def has_answer(question: str, text: str) -> bool:
@@ -61,6 +62,11 @@ def _asked_kind(question: str) -> tuple[re.Pattern[str] | None, bool]:
     """The pattern of what a question asks for, and whether it is a name."""
     has = next((has for asks, has in _KINDS if asks.search(question)), None)
     return has, has is None and _ASKS_NAME.search(question) is not None
+
+
+def says_when(text: str) -> bool:
+    """Whether a sentence names a time, or a condition: "When does it fail?" is answered by both."""
+    return bool(TIME[1].search(text) or _CONDITION.search(text))
 
 
 def terms_of_topic(question: str, terms: frozenset[str]) -> frozenset[str]:

@@ -15,6 +15,7 @@ from contextrouter.builtin.generators.asked_kinds import (
     asks_for_thing,
     has_answer,
     kind_terms,
+    says_when,
     terms_of_topic,
 )
 from contextrouter.builtin.generators.context_blocks import Sentence, Statement, sentences_of, statements_of
@@ -184,7 +185,9 @@ def choose_sentences(
     weight = _weigh(terms_of_topic(question, terms), sentences)
     blocks = _rank_blocks(question, weight, sentences)
     if TIME[0].search(question) and len(terms) <= _MANY and coverage > 0:
-        blocks = [block for block in blocks if _has_time(block)]
+        blocks = [
+            block for block in blocks if _has_time(block) or _is_called(block.sentences[0].title, weight)
+        ]
     if not blocks or not _is_covered(question, weight, blocks, coverage):
         return []
     if len(terms) > _MANY and blocks[0].share < _WHOLE:
@@ -196,7 +199,13 @@ def choose_sentences(
 
 def _has_time(block: _Ranked) -> bool:
     """Whether a block can answer a question for a time; of a row or a record it need not be words of ours."""
-    return any(sentence.parts or TIME[1].search(sentence.text) for sentence in block.sentences)
+    return any(sentence.parts or says_when(sentence.text) for sentence in block.sentences)
+
+
+def _is_called(title: frozenset[str], weight: Mapping[str, float]) -> bool:
+    """Whether a question has all words of a title: then it asks for what the document is about."""
+    called = _content_terms(title)
+    return bool(called) and called <= weight.keys()
 
 
 def _is_covered(
@@ -237,7 +246,7 @@ def _best_blocks(
         ordered = sorted(sentences, key=lambda s: (-scores[s.place], s.place))
         least = _NEAR * scores[ordered[0].place]
         best = [s for s in ordered if scores[s.place] > least or len(sentences) <= limit]
-        if asks_time and not any(s.parts or TIME[1].search(s.text) for s in best):
+        if asks_time and not any(s.parts or says_when(s.text) for s in best):
             continue  # its time is not of what is asked for
         if chosen and asks_for_thing(question):
             best = [s for s in best if has_answer(question, s.text)]
@@ -295,9 +304,8 @@ def _rank_blocks(question: str, weight: Mapping[str, float], sentences: Sequence
         title_share = sum(weight[word] for word in (title - words) & weight.keys()) / total
         best = max(_score(question, sentence, weight) for sentence in group) / total
         score = text_share + 0.5 * title_share + 0.8 * best + 0.3 / (1 + place)
-        called = _content_terms(title)
-        if called and called <= weight.keys():
-            score += _CALLED * sum(weight[word] for word in called) / total
+        if _is_called(title, weight):
+            score += _CALLED * sum(weight[word] for word in _content_terms(title)) / total
         ranked.append(_Ranked(score, text_share + title_share, group))
     return sorted(ranked, key=lambda block: -block.score)
 
