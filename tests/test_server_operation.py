@@ -19,6 +19,7 @@ import pytest
 from support.serving import Client, key, router, serve_router
 
 from contextrouter import Connector, ContextRouter, Document, Generator, Hit, Query, SourceError
+from contextrouter.errors import SettingsError
 from contextrouter.ingest import run
 from contextrouter.server.logs import Structured, read_trace_id
 from contextrouter.testing.fakes import Fixed
@@ -345,6 +346,21 @@ async def test_without_keys_a_request_through_a_proxy_is_refused(header: str):
         health = await ask("/healthz", headers={header: "127.0.0.1"})
     assert (answer.status, answer.json["code"]) == (403, "forwarded_request")
     assert health.status == 200
+
+
+@pytest.mark.case("SEC-10")
+@pytest.mark.parametrize(
+    ("proxies", "status"), [(["127.0.0.0/8"], 200), (["127.0.0.1"], 200), (["10.0.0.1"], 403), ([], 403)]
+)
+async def test_without_keys_a_proxy_that_the_settings_trust_is_answered(proxies: list[str], status: int):
+    async with serve_router(router({"serve": {"trusted_proxies": proxies}})) as ask:
+        answer = await ask("/v1/route", ASK, headers={"X-Forwarded-For": "8.8.8.8"})
+    assert answer.status == status
+
+
+def test_a_trusted_proxy_is_an_address_or_a_network():
+    with pytest.raises(SettingsError, match=r"trusted_proxies: 'nginx' is no IP address and no network"):
+        router({"serve": {"trusted_proxies": ["nginx"]}})
 
 
 async def test_with_keys_a_request_through_a_proxy_is_answered():

@@ -212,7 +212,9 @@ class Server(ServerState):
         headers = exchange.request.headers
         authorization = headers.get("Authorization", "")
         await self.access.prepare(authorization)
-        exchange.caller = self.access.caller(authorization, exchange.request.host, headers)
+        exchange.caller = self.access.caller(
+            authorization, exchange.request.host, headers, exchange.request.remote or ""
+        )
         if not endpoint.limited:
             return await endpoint.handle(exchange)
         exchange.places.enter_context(self.limits.admit(exchange.caller))

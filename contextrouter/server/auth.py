@@ -38,7 +38,7 @@ FORWARDED = re.compile(
 """Headers by which proxies say for whom they ask."""
 NO_PROXY = (
     "Without keys this server answers programs of this machine only, and this request came through a proxy."
-    " Make a key with `contextrouter keys new NAME`."
+    " Make a key with `contextrouter keys new NAME`, or name the proxy in [serve] trusted_proxies."
 )
 
 
@@ -97,6 +97,9 @@ class Access:
     def __init__(self, settings: Settings) -> None:
         self._default_rate = settings.serve.rate_per_minute
         self._hosts = frozenset(map(str.casefold, settings.serve.allowed_hosts))
+        self._proxies = [
+            ipaddress.ip_network(proxy, strict=False) for proxy in settings.serve.trusted_proxies
+        ]
         self._callers = [
             (key.hash, self._caller(name, key)) for name, key in settings.keys.items() if key.enabled
         ]
@@ -126,10 +129,12 @@ class Access:
         if self._tokens is not None and scheme.casefold() == "bearer" and self._tokens.looks_like(token):
             await self._tokens.prepare(token.strip())
 
-    def caller(self, authorization: str, host: str, headers: Iterable[str] = ()) -> Caller:
-        """Return the caller of a request with these names of `headers`. Raises Refused (401, 403)."""
+    def caller(self, authorization: str, host: str, headers: Iterable[str] = (), peer: str = "") -> Caller:
+        """Return the caller of a request with these names of `headers`, whose connection comes from the address
+        `peer`. Raises Refused (401, 403).
+        """
         if self.keyless:
-            if any(map(FORWARDED.fullmatch, headers)):
+            if any(map(FORWARDED.fullmatch, headers)) and not self._trusts(peer):
                 raise Refused(403, "forwarded_request", NO_PROXY)
             name = _host_name(host)
             if not (is_loopback(name) or name in self._hosts):  # a page of the web, whose name leads here
@@ -150,6 +155,16 @@ class Access:
             detail = f"The API key is missing or wrong. Send `Authorization: Bearer <key>`{or_token}."
             raise Refused(401, "invalid_api_key", detail, headers={"WWW-Authenticate": "Bearer"})
         return caller
+
+    def _trusts(self, peer: str) -> bool:
+        """Whether a proxy asks that the settings name."""
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:  # a socket without an address
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return any(address in network for network in self._proxies)
 
     def _find_caller(self, digest: str) -> Caller | None:
         """Find the caller of a hash; None: there is none.

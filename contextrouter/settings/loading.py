@@ -29,6 +29,7 @@ from contextrouter.settings.sections import (
     SECTIONS,
     TOP_LEVEL,
     check_access_keys,
+    check_proxies,
     check_tokens,
     check_top_level,
     plugin_folders,
@@ -119,5 +120,6 @@ def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> 
     check_rerankers(settings, problems)
     check_access_keys(settings, problems)
     check_tokens(settings, problems)
+    check_proxies(settings, problems)
     check_access_key_names(settings, declared, problems)
     check_chat(settings, declared, problems)

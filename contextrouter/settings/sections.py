@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -239,6 +240,18 @@ def check_tokens(settings: Settings, problems: Problems) -> None:
     is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if jwt.jwks_url and not (parts.scheme == "https" or (parts.scheme == "http" and is_local)):
         problems.add(("jwt", "jwks_url"), "keys come over https, or from this machine. Give such an address.")
+
+
+def check_proxies(settings: Settings, problems: Problems) -> None:
+    """Check that `[serve] trusted_proxies` are addresses or networks."""
+    for proxy in settings.serve.trusted_proxies:
+        try:
+            ip_network(proxy, strict=False)
+        except ValueError:
+            message = (
+                f'{proxy!r} is no IP address and no network. Give one, such as "127.0.0.1" or "10.0.0.0/8".'
+            )
+            problems.add(("serve", "trusted_proxies"), message)
 
 
 def check_access_keys(settings: Settings, problems: Problems) -> None:

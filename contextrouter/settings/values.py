@@ -180,6 +180,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     cors_origins: tuple[str, ...] = ()
     # names beside those of this machine by which it is asked without keys, such as host.docker.internal
     allowed_hosts: tuple[str, ...] = ()
+    # addresses or networks of proxies whose requests are answered without keys, such as 127.0.0.1
+    trusted_proxies: tuple[str, ...] = ()
     explorer: bool = True
     examples: tuple[str, ...] = ()  # questions that the explorer offers
     files: bool = False  # serve the local files that citations name, to callers who may see the documents
