@@ -130,7 +130,7 @@ class Access:
             await self._tokens.prepare(token.strip())
 
     def caller(self, authorization: str, host: str, headers: Iterable[str] = (), peer: str = "") -> Caller:
-        """Return the caller of a request with these names of `headers`, whose connection comes from the address
+        """Return the caller of a request with these names of `headers`, over a connection from the address
         `peer`. Raises Refused (401, 403).
         """
         if self.keyless:
