@@ -3,9 +3,8 @@
     async with ContextRouter.from_toml("settings.toml") as router:
         context = await router.route("What books talk about machine learning for beginners?")
 
-To read the code, start with `model.py` (the nouns), then `contracts/` (the plugin kinds), `router.py` (the
-eight steps in order), and the steps: `intent.py`, `plan.py`, `fanout.py`, `dedupe.py`, `fusion.py`,
-`ranking.py`, `selection.py`, `assembly.py`.
+To read the code, start with `model/` (the nouns) and `contracts/` (the plugin kinds), then
+`pipeline/run.py` (the steps of one question, in order).
 """
 
 from contextrouter.contracts import (

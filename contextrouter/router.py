@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import secrets
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -49,9 +49,7 @@ from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
 from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
-from contextrouter.settings import Settings, load
-from contextrouter.settings.instances import add_provided
-from contextrouter.settings.sources import check_sources
+from contextrouter.settings import Settings
 from contextrouter.text import tokens
 
 if TYPE_CHECKING:
@@ -91,8 +89,9 @@ class ContextRouter:
             "embedder": embedders or {},
             "generator": generators or {},
         }
+        from contextrouter.settings.sources import check_sources
+
         values, self.registry = _read(settings, registry, instances)
-        values = add_provided(values, instances)
         self.instances = Instances(values, self.registry, instances)
         self.settings = check_sources(values, self.instances.sources)
         self.cache = build_tiers(self.settings)
@@ -109,7 +108,7 @@ class ContextRouter:
         """Make the caches of answers, scores and vectors. What instances made by hand give is shared with no
         other router, unless their model identifies them.
         """
-        settings, token = self.settings, secrets.token_hex(16)
+        settings, token = self.settings, os.urandom(16).hex()
         digest = router_digest(settings, self.instances.given, version=VERSION, token=token)
         ttl = settings.rag.cache_ttl_seconds
         self._results = ResultCache(self.cache, router=digest, ttl=ttl)
@@ -128,6 +127,8 @@ class ContextRouter:
         Raises SettingsError with every problem of the file at once. What is only doubtful is logged as a
         warning.
         """
+        from contextrouter.settings.loading import load
+
         settings, registry = load(path, Registry, overrides=overrides)
         router = cls(settings, registry=cast(Registry, registry))
         for warning in (*router.settings.warnings, *router.registry.warnings):
@@ -311,11 +312,14 @@ def _read(
     registry: Registry | None,
     instances: Mapping[str, Mapping[str, Plugin]],
 ) -> tuple[Settings, Registry]:
-    """Return the settings, and the plugins they may name."""
+    """Return the settings with the instances, and the plugins they may name."""
+    from contextrouter.settings.instances import add_provided
+    from contextrouter.settings.loading import load
+
     if isinstance(settings, Settings):
         folders = [Path(settings.path).parent / path for path in settings.plugins.paths]
-        return settings, registry or Registry(folders)
+        return add_provided(settings, instances), registry or Registry(folders)
     values, plugins = load(
         settings or {}, Registry, by_hand={kind: list(plugins) for kind, plugins in instances.items()}
     )
-    return values, registry or cast(Registry, plugins)
+    return add_provided(values, instances), registry or cast(Registry, plugins)

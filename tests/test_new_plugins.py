@@ -14,7 +14,7 @@ from support.example import ROOT, CommandLine
 from contextrouter.cli.plugins.new import NEW_KINDS, write_package
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import load
+from contextrouter.settings.loading import load
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterator
 from types import ModuleType
@@ -94,6 +93,8 @@ def misspelt(cls: type) -> Iterator[tuple[str, str]]:
     }
     contracts = [base for base in cls.__mro__ if _is_contract(base) and base is not object]
     names = {name for protocol in (*contracts, *protocols()) for name in methods_of(protocol)} | {"example"}
+    import difflib  # only where a plugin is checked
+
     for name in sorted(written - names):
         if not name.startswith("_"):
             close = difflib.get_close_matches(name, sorted(names - written), n=1, cutoff=_CLOSE)

@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -297,6 +296,8 @@ class Registry:
 
 def _closest_group(group: str, groups: Collection[str]) -> str:
     """Return the group of plugins that a group's name is close to; empty: none."""
+    from difflib import get_close_matches  # only for a name that is wrong
+
     kinds = {name.rpartition(".")[2]: name for name in groups}
     ending = group.removeprefix("contextrouter").strip("._-")
     if ending != group:

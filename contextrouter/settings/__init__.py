@@ -1,15 +1,13 @@
 """Settings of a router, loaded from TOML, environment and arguments. A module for each subject of validation.
 
-`values` holds the tables and their defaults. `load(source, plugins_at)` takes a function that finds the
-plugins beside a settings file. So the settings do not import the registry. Nothing starts from settings that
-do not validate.
+`values` holds the tables and their defaults. `loading.load(source, plugins_at)` takes a function that finds
+the plugins beside a settings file. So the settings do not import the registry. Nothing starts from settings
+that do not validate. Whoever writes a plugin needs none of it, so it is imported with the first router.
 """
 
 from __future__ import annotations
 
 from contextrouter.settings.ingestion import Ingestion, Job
-from contextrouter.settings.instances import GIVEN, NAME, PluginSchemas
-from contextrouter.settings.loading import load
 from contextrouter.settings.router_keys import (
     FactKeys,
     GeneratorKeys,
@@ -19,6 +17,8 @@ from contextrouter.settings.router_keys import (
     keys_of,
 )
 from contextrouter.settings.values import (
+    GIVEN,
+    NAME,
     TABLES,
     AccessKey,
     Cache,
@@ -49,7 +49,6 @@ __all__ = [
     "Job",
     "Jwt",
     "Mcp",
-    "PluginSchemas",
     "Plugins",
     "Rag",
     "Route",
@@ -59,5 +58,4 @@ __all__ = [
     "SourceKeys",
     "StageKeys",
     "keys_of",
-    "load",
 ]

@@ -5,7 +5,6 @@ It also adds instances that a list names without a table, and instances that a p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,10 +18,8 @@ from contextrouter.settings.reading import Reading
 from contextrouter.settings.router_keys import keys_of
 from contextrouter.settings.sections import is_table, table_values
 from contextrouter.settings.suggestions import unknown
-from contextrouter.settings.values import TABLES, Instance, Settings
+from contextrouter.settings.values import GIVEN, NAME, TABLES, Instance, Settings
 
-GIVEN = "(made by hand)"
-NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _SOURCES = ("provider", "connector", "fact")
 
 

@@ -5,7 +5,6 @@ pydantic is imported only when a plugin's constructor uses it, so plain annotati
 
 from __future__ import annotations
 
-import json
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,6 +82,8 @@ def validate(value: Any, hint: Any, secret: bool = False) -> Any:
 
     The types of TOML are not stretched: "5" is no number. No message shows a secret.
     """
+    import json
+
     from pydantic import TypeAdapter, ValidationError
 
     parts = list(_unknown_keys(value, hint, ()))

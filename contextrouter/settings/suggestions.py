@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the closest of `names`, or None if no name is close."""
+    import difflib  # only for a name that is wrong
+
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return close[0] if close else None
 

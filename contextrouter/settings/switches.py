@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from contextrouter.settings.names import stage_lists
 from contextrouter.settings.problems import Problems, dotted_key
 from contextrouter.settings.values import Rag, Settings
 
-SWITCHES = tuple(field.name for field in msgspec.structs.fields(Rag) if field.type is bool)
+SWITCHES = tuple(name for name, hint in Rag.__annotations__.items() if hint == "bool")
 """The keys of `[rag]` that are true or false."""
 _OTHER_RERANKERS = {"llm": "", "api": "", "similarity": "", "cross_encoder": "enable_cross_encoder"}
 """Rerankers that `enable_reranker` does not switch off -> the switch that does, or ""."""

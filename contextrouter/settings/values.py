@@ -6,6 +6,7 @@ values, and `sections` validates them. Settings.origins has the origin of each v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
@@ -24,6 +25,9 @@ Seconds = Annotated[float, Meta(gt=0)]
 Need = Literal["labels", "filters", "period", "attribute", "facets", "entities", "entities:2", "entities:3"]
 _NONE: Mapping[str, Any] = {}
 
+GIVEN = "(made by hand)"
+"""The `use` of an instance that a program passes to the router."""
+NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
 """Name of a table of plugin instances -> the kind of the plugins in it."""
 

@@ -8,8 +8,8 @@ zero-width joiner stays where scripts and emoji need it: between two characters 
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import unicodedata
 from hashlib import sha256
 
@@ -83,7 +83,7 @@ class Fence:
     __slots__ = ("begin", "end", "notice")
 
     def __init__(self, whole: str | None = None) -> None:
-        mark = secrets.token_hex(8)
+        mark = os.urandom(8).hex()
         if whole is not None:
             mark = sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         self.begin, self.end = f"<<<untrusted {mark}>>>", f"<<<end {mark}>>>"

@@ -17,7 +17,7 @@ from contextrouter.contracts import Entry
 from contextrouter.ingest import run
 from contextrouter.model import Document, Fact
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import load
+from contextrouter.settings.loading import load
 from support.example import ROOT
 
 PRESETS = ROOT / "contextrouter" / "presets"

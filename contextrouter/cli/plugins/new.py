@@ -12,7 +12,7 @@ from contextrouter.cli.init import write_files
 from contextrouter.contracts import KINDS
 from contextrouter.errors import SettingsError
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings.instances import NAME
+from contextrouter.settings import NAME
 from contextrouter.settings.suggestions import unknown
 
 NEW_KINDS = (*KINDS, "reranker")
