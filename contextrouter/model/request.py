@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, TypedDict
-from zoneinfo import ZoneInfo
 
 import msgspec
 
 from contextrouter.errors import RequestRefused
 from contextrouter.model.noun import EMPTY, Noun, Vector, equal_nouns
+from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline import request_validation
 from contextrouter.scope import Scope
 
@@ -45,7 +45,7 @@ class Period(Noun, frozen=True, kw_only=True):
 
         An end after which the calendar has nothing more is open.
         """
-        zone = ZoneInfo(self.zone)
+        zone = time_zone(self.zone)
 
         def instant(value: date | datetime | None, *, days: int) -> datetime | None:
             if value is None:
@@ -64,7 +64,7 @@ class Period(Noun, frozen=True, kw_only=True):
     def contains(self, moment: datetime) -> bool:
         """Whether `moment` lies inside; a naive one is taken as UTC."""
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=ZoneInfo("UTC"))
+            moment = moment.replace(tzinfo=UTC)
         start, end = self.bounds()
         return (start is None or moment >= start) and (end is None or moment < end)
 

@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo
 
 from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Source, Stage
 from contextrouter.contracts.kinds import source_kind
+from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.call_limits.failure_log import FailureLog
 from contextrouter.pipeline.call_limits.slots import SourceSlots
@@ -115,7 +115,7 @@ class Engine:
         clock: Clock | None = None,
     ) -> None:
         self.settings = settings or Settings()
-        self._clock, self._zone = clock or _utc_now, ZoneInfo(self.settings.rag.timezone)
+        self._clock, self._zone = clock or _utc_now, time_zone(self.settings.rag.timezone)
         self.plugins = plugins or OpenPlugins()
         self.sources, self.embedders = self.plugins.sources, self.plugins.embedders
         self.interpreters = self._interpreters()

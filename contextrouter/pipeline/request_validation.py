@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Set
 from datetime import date, datetime, time
 from math import isfinite
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from contextrouter.errors import RequestRefused
+from contextrouter.model.time_zones import time_zone
 
 MOST_FILTERS, MOST_VALUES, LONGEST_VALUE = 50, 1_000, 2_000
 """The most keys of filters, the most values of all together, and the most characters of one."""
@@ -146,7 +146,7 @@ def check_period(start: object, end: object, zone: Any) -> None:
         if value is not None and not isinstance(value, date):  # a datetime is a date
             raise ValueError(f"Period.{name} is a date, a datetime or None, not {_describe(value)}.")
     try:
-        ZoneInfo(zone)
+        time_zone(zone)
     except (KeyError, ValueError, OSError, TypeError):
         hint = "Use a name such as 'Europe/Berlin'."
         raise ValueError(f"Period.zone {zone!r:.80} is not a time zone. {hint}") from None

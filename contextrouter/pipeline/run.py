@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import partial
 from time import monotonic
 from typing import TypeVar
-from zoneinfo import ZoneInfo
 
 from contextrouter.cache import RequestEmbeddings
 from contextrouter.contracts import CLARIFY, GATED, Stage
@@ -27,6 +26,7 @@ from contextrouter.model import (
     Usage,
 )
 from contextrouter.model.read_only import read_only_context
+from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline.assembly import Assembled, Beside, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.connection_titles import describe_duplicates
@@ -286,7 +286,7 @@ class Run:
     def _facts_time(self) -> datetime:
         """The moment by which facts hold or have ended: the one that the request demands, or now."""
         moment = self.request.as_of or self.now
-        return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(self.rag.timezone))
+        return moment if moment.tzinfo else moment.replace(tzinfo=time_zone(self.rag.timezone))
 
     def _gate(self) -> tuple[str, Stage] | None:
         """Return name and stage of the gate that let no document through; one that no source was asked for

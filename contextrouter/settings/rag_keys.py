@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from zoneinfo import ZoneInfo
 
+from contextrouter.model.time_zones import time_zone
 from contextrouter.settings.problems import Key, Problems
 from contextrouter.settings.references import Declared
 from contextrouter.settings.values import Rag, Settings
@@ -19,7 +19,7 @@ def check_rag(settings: Settings, declared: Declared, problems: Problems) -> Non
         if route.rag:
             _check_fusion(settings.for_route(name)[0], ("routes", name), problems)
     try:
-        ZoneInfo(rag.timezone)
+        time_zone(rag.timezone)
     except (KeyError, ValueError, OSError):
         message = f"{rag.timezone!r} is not a time zone. Use a name such as 'Europe/Berlin'."
         problems.add(("rag", "timezone"), message)

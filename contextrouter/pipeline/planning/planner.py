@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 from typing import Any, cast
-from zoneinfo import ZoneInfo
 
 from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, Source, legs_of
 from contextrouter.contracts.kinds import source_kind
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
+from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline.connection_titles import jobs_out_of_scope
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
@@ -45,7 +45,7 @@ def make_plan(
     """
     _check_names(request, settings, sources)
     rag, route = settings.for_route(intent.kind)
-    limits = restrictions(intent, request, rag, route, now or datetime.now(ZoneInfo(rag.timezone)))
+    limits = restrictions(intent, request, rag, route, now or datetime.now(time_zone(rag.timezone)))
     planner = _Planner(intent, request, settings, limits, pool)
     for name, source in sources.items():
         if source_kind(source) == "fact":
