@@ -10,7 +10,7 @@ import pytest
 from support.serving import serve_router
 
 from contextrouter import ContextRouter, Document, Hit, Request
-from contextrouter.answering import answers, conversation, markdown_markers
+from contextrouter.answering import conversation, markdown_markers, writing
 from contextrouter.builtin.generators.extractive import Extractive
 from contextrouter.pipeline import admission, run
 from contextrouter.server import router_endpoints
@@ -88,7 +88,7 @@ async def test_long_conversations_are_read_in_a_thread(monkeypatch: pytest.Monke
     recorders = []
     for owner, name in (
         (conversation, "checked" if length == 10 else "_without_markers"),
-        (answers, "count_tokens"),
+        (writing, "_count_absent_tokens"),
         (Extractive, "_quotes"),
     ):
         recorder = Recorder(getattr(owner, name))

@@ -46,7 +46,7 @@ _CALLED = (
 )
 _NEXT = 0.75  # of the score of the best block, for another one to be quoted too
 _NEAR = 0.4  # of the score of the best sentence, for another one of a long block to be quoted too
-_ASKING = frozenset(analyse("tell explain describe"))
+_ASKING = "tell explain describe"
 _DOER = re.compile(r"(?<=\w{3})[eo]r\Z")
 _WRITES = re.compile(r"(?:auth|wrote|write|writ)\Z")  # without the ending of a doer
 _MOST_FACTS = 20  # that are written: of "Who founded it?" not a part
@@ -132,7 +132,7 @@ def _question_terms(questions: Sequence[str]) -> frozenset[str]:
     Words that only ask are none: "Explain", "Tell me".
     """
     terms = frozenset(query_terms(questions[-1]).terms)
-    terms = terms - _ASKING or terms
+    terms = terms.difference(analyse(_ASKING)) or terms
     if len(questions) == 1:
         return terms
     question, previous = questions[-1], questions[-2]

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from contextrouter.errors import SettingsError
 
 _KEYS = ("description", "examples")
@@ -46,6 +44,8 @@ def read_labels(path: Path) -> dict[str, tuple[str, ...]]:
     """Return the texts of the labels in a TOML or JSON file. Raises SettingsError when it is missing or
     wrong.
     """
+    import tomli
+
     try:
         text = path.read_text("utf-8")
         data = json.loads(text) if path.suffix == ".json" else tomli.loads(text)

@@ -162,6 +162,7 @@ async def _ask_something_new(subject: Subject) -> None:
     plugin = subject.make()
     try:
         await plugin.open()
+        await subject.exercise.prepare(subject, plugin)
         for item in subject.exercise.hostile(plugin, f"moon and tides of {uuid4().hex}"):
             with suppress(*subject.exercise.refusals):
                 await subject.exercise.call(plugin, item)
