@@ -118,7 +118,9 @@ async def test_a_header_has_number_title_connection_and_compartment(tmp_path: Pa
 
 @pytest.mark.case("C22")
 @pytest.mark.without(
-    "contextrouter/pipeline/assembly.py", "_cite(len(self.blocks) + 1,", "_cite(len(self.blocks) + 2,"
+    "contextrouter/pipeline/assembly.py",
+    "make_citation(len(self.blocks) + 1,",
+    "make_citation(len(self.blocks) + 2,",
 )
 async def test_the_number_of_a_block_is_that_of_its_citation(tmp_path: Path):
     router = await wiki(tmp_path, "", "Waves [2].")

@@ -92,7 +92,11 @@ async def meet(asked: list[str], everybody: asyncio.Event) -> None:
 
 
 @pytest.mark.case("R03")
-@pytest.mark.without(rag__max_concurrency=1)
+@pytest.mark.without(
+    "contextrouter/pipeline/call_limits/slots.py",
+    "if not waiting and self._may_run(source):",
+    "if not waiting and not any(self._running.values()):",
+)
 async def test_connectors_and_facts_are_all_in_flight_before_one_is_answered(tmp_path: Path):
     together: Any = ([], asyncio.Event())
     context = await answer(
