@@ -109,6 +109,8 @@ WRONG = {
     "compartments": lambda: token(compartments={"hr": True}),
     "compartments of numbers": lambda: token(compartments=[1]),
     "tenant": lambda: token(tenant=["acme"]),
+    "a tenant that no encoding carries": lambda: token(tenant="\ud800"),
+    "a compartment that no encoding carries": lambda: token(compartments=["hr", "\ud800"]),
     "cut": lambda: token()[:-8],
     "no json": lambda: "eyJ.eyJ.x",
 }
@@ -182,6 +184,7 @@ async def test_keys_of_a_provider_are_read_once_and_again_for_a_new_one(monkeypa
         serve_router(router(settings(jwks_url=url), answer=DOCS)) as ask,
     ):
         first, rotated = token(kid="first"), token(CURVE, "ES256", kid="second")
+        assert await seen(ask, f" {first}") == ["open"], "two spaces before the first token"
         found = await asyncio.gather(*(seen(ask, first) for _ in range(8)))
         assert found == [["open"]] * 8
         assert len(read) == 1

@@ -40,7 +40,8 @@ class Masked(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format one record as a line."""
         extra = "".join(f" {name}={value}" for name, value in fields(record).items())
-        return mask(super().format(record).replace("\r", "\\r") + extra, self.secrets)
+        extra = extra.replace("\n", "\\n")  # no caller's name begins a line of its own
+        return mask((super().format(record) + extra).replace("\r", "\\r"), self.secrets)
 
 
 class Structured(Masked):

@@ -20,6 +20,7 @@ from contextrouter.runtime.limited_file import read_limited
 from contextrouter.scope import SENSITIVITIES, Scope
 from contextrouter.server.error_responses import Refused
 from contextrouter.settings import Jwt
+from contextrouter.text.characters import whole_texts
 
 log = logging.getLogger("contextrouter.server")
 MOST_BYTES = 1_000_000
@@ -114,6 +115,9 @@ class SignedTokens:
             raise _refusal(f"its claim {settings.tenant_claim!r} is no text")
         if not isinstance(compartments, list) or not all(isinstance(name, str) for name in compartments):
             raise _refusal(f"its claim {settings.compartments_claim!r} is no list of texts")
+        texts = (tenant or "", *compartments)
+        if whole_texts(texts) != texts:
+            raise _refusal("a text in it has characters that no encoding can carry")
         if ceiling is not None and ceiling not in SENSITIVITIES:
             raise _refusal(f"its claim {settings.ceiling_claim!r} is none of {', '.join(SENSITIVITIES)}")
         return Scope(tenant=tenant, compartments=frozenset(compartments), ceiling=ceiling or "public")
