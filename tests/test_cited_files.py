@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,6 +150,22 @@ async def test_the_address_of_a_citation_serves_its_file_at_its_place(made: dict
         assert [source["url"] for source in sources if "seal" in source["url"]] == [seal["url"]]
         answer = (await client("/v1/answer", {"question": "What does a seal eat?"})).json
         assert answer["citations"][0]["url"] == seal["url"]
+
+
+async def test_a_file_is_made_a_page_outside_the_event_loop(
+    made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """A long text would hold up every other caller for as long as that takes."""
+    threads = []
+    monkeypatch.setattr(
+        "contextrouter.server.cited_files.html",
+        SimpleNamespace(escape=lambda text: threads.append(threading.current_thread()) or html.escape(text)),
+    )
+    async with serve_router(local(made)) as client:
+        page = await client("/v1/files?source=notes&id=seal.md", headers={"Accept": "text/html"})
+    assert "A seal eats fish." in page.text
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_without_the_switch_no_file_is_served(made: dict[str, Any]):
