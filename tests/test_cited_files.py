@@ -168,6 +168,21 @@ async def test_a_file_is_made_a_page_outside_the_event_loop(
     assert threading.current_thread() not in threads
 
 
+async def test_a_host_that_is_no_name_makes_no_address(made: dict[str, Any]):
+    """What a caller, or a proxy that was deceived, puts into the header ends up in no link of a page."""
+    async with serve_router(local(made, **key()), token=KEY) as client:
+        body = {"question": "What does a seal eat?", "sources": ["notes"]}
+        for host, url in (
+            ("docs.example.org:8080", "http://docs.example.org:8080/v1/files?source=notes&id=seal.md#L7"),
+            ("[::1]:8080", "http://[::1]:8080/v1/files?source=notes&id=seal.md#L7"),
+            ('x"><script>', "seal.md"),
+            ("user@evil.example", "seal.md"),
+            ("evil.example/path?", "seal.md"),
+        ):
+            answer = await client("/v1/route", body, headers={"Host": host})
+            assert [citation["url"] for citation in answer.json["citations"]] == [url], host
+
+
 async def test_without_the_switch_no_file_is_served(made: dict[str, Any]):
     async with serve_router(ContextRouter(made)) as client:
         assert (await client("/v1/files?source=notes&id=seal.md")).status == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
@@ -11,6 +12,7 @@ from contextrouter.server.endpoints import Exchange
 from contextrouter.settings import Serve
 
 FILES = "/v1/files"
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
 def follow(context: Context, caller: Caller, origin: str = "") -> Context:
@@ -35,8 +37,10 @@ def origin_of(exchange: Exchange) -> str:
 def origin_in(headers: Mapping[str, str], serve: Serve) -> str:
     """Return the address of a server by the headers of a request, if it serves cited files; else ""."""
     host = headers.get("Host") or headers.get("host", "")
+    if not _HOST.fullmatch(host):
+        return ""
     secure = (headers.get("X-Forwarded-Proto") or headers.get("x-forwarded-proto")) == "https"
-    return f"{'https' if secure else 'http'}://{host}" if serve.files and host else ""
+    return f"{'https' if secure else 'http'}://{host}" if serve.files else ""
 
 
 def follow_citation(citation: Citation, document: Document, caller: Caller, origin: str = "") -> Citation:
