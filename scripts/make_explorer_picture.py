@@ -16,12 +16,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.chromium import browser  # noqa: E402 - the folder of tests is no package
 from support.example import QUESTION, ingest_example  # noqa: E402 - the folder of tests is no package
+from support.explorer import ask  # noqa: E402 - the folder of tests is no package
 from support.serving import serve_router  # noqa: E402 - the folder of tests is no package
 
 from contextrouter import ContextRouter  # noqa: E402 - the folder of tests is no package
 
-WIDTH, HEIGHT = 1100, 1000
-DONE = "document.getElementById('status').textContent.includes('documents and')"
+WIDTH, HEIGHT = 1280, 900
 
 
 async def make(folder: Path) -> Path:
@@ -32,15 +32,7 @@ async def make(folder: Path) -> Path:
     router = ContextRouter.from_toml(folder / "example" / "settings.toml")
     async with serve_router(router) as server, browser(folder / "profile") as page:
         await page.open(f"{server.url}/explorer")
-        await page.until("document.querySelectorAll('#sources li').length")
-        await page.value(
-            f"document.getElementById('question').value = {QUESTION!r};"
-            " document.getElementById('submit').click()"
-        )
-        await page.until(DONE)
-        await page.value(
-            "document.querySelector('#plan').hidden = true; document.querySelector('#hits summary').click()"
-        )
+        await ask(page, QUESTION)
         await page.picture(path, width=WIDTH, height=HEIGHT)
     return path
 

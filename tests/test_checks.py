@@ -14,7 +14,8 @@ from contextrouter import ContextRouter, Rag, Settings, SettingsError
 from contextrouter.builtin.connectors.files import Files
 from contextrouter.cli import terminal
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import Instance, SourceKeys, load
+from contextrouter.settings import Instance, SourceKeys
+from contextrouter.settings.loading import load
 from contextrouter.testing import Facts, Fixed, Legs, hits
 
 MEMORY = '[providers.docs]\nuse = "memory"\n'  # its one leg is "text"

@@ -27,7 +27,8 @@ from contextrouter import ContextRouter, errors
 from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import FactKeys, InterpreterKeys, Route, SourceKeys, StageKeys, load, schema
+from contextrouter.settings import FactKeys, InterpreterKeys, Route, SourceKeys, StageKeys, schema
+from contextrouter.settings.loading import load
 from contextrouter.settings.router_keys import GeneratorKeys, OtherKeys
 from contextrouter.settings.sections import NAMED, OF_ALL, SECTIONS, route_fields
 

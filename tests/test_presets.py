@@ -10,7 +10,8 @@ from support.example import CommandLine
 
 from contextrouter import ContextRouter, SettingsError
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import Settings, load
+from contextrouter.settings import Settings
+from contextrouter.settings.loading import load
 from contextrouter.settings.presets import preset_names, preset_text
 
 

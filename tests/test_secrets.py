@@ -20,7 +20,8 @@ from contextrouter import (
 from contextrouter.pipeline.interpretation import FAILED, interpret
 from contextrouter.runtime.masking import is_secret, mask
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import InterpreterKeys, load
+from contextrouter.settings import InterpreterKeys
+from contextrouter.settings.loading import load
 from contextrouter.testing import Fixed, Raising
 
 VALUE = "hunter2-and-more"

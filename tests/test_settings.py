@@ -13,7 +13,8 @@ from contextrouter import ContextRouter, PluginNotFound, Rag, SettingsError
 from contextrouter.errors import Problem
 from contextrouter.runtime.masking import mask_error
 from contextrouter.runtime.registry import Registry
-from contextrouter.settings import Settings, load
+from contextrouter.settings import Settings
+from contextrouter.settings.loading import load
 from contextrouter.settings.toml_locations import locate
 
 

@@ -34,6 +34,8 @@ EXIT_CODES = {
     FAULT: "a fault of this program; its traceback is on stderr",
 }
 
+_MOST_EXITS = 100
+"""How often the loop is run again whose tasks want to end the program."""
 P = ParamSpec("P")
 
 
@@ -91,6 +93,12 @@ def _settle(call: Callable[[], int]) -> int:
 
 def _end_loop(runner: asyncio.Runner) -> int:
     """End the event loop and its threads, but for tasks that ignore their cancellation."""
+    for _ in range(_MOST_EXITS):
+        try:
+            runner.run(asyncio.sleep(0))
+            break
+        except (KeyboardInterrupt, SystemExit):  # of a plugin, once more from each task that waited for it
+            continue
     if runner.run(_end_tasks()):
         runner.close()  # waits for threads
     else:

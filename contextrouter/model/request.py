@@ -10,9 +10,9 @@ import msgspec
 
 from contextrouter.errors import RequestRefused
 from contextrouter.model.noun import EMPTY, Noun, Vector, equal_nouns
-from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline import request_validation
 from contextrouter.scope import Scope
+from contextrouter.text.time_zones import time_zone
 
 
 class Period(Noun, frozen=True, kw_only=True):

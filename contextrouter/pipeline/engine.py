@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from contextrouter.cache import EmbeddingCache, ScoreCache
 from contextrouter.contracts import Embedder, FactSource, Interpreter, Source, Stage
 from contextrouter.contracts.kinds import source_kind
-from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline.call_limits.circuit_breaker import CircuitBreaker
 from contextrouter.pipeline.call_limits.failure_log import FailureLog
 from contextrouter.pipeline.call_limits.slots import SourceSlots
@@ -21,6 +20,7 @@ from contextrouter.pipeline.fusion.leg_weights import Profiles
 from contextrouter.pipeline.term_statistics import StatisticsCache
 from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.settings import FactKeys, InterpreterKeys, Rag, Settings, SourceKeys, StageKeys
+from contextrouter.text.time_zones import time_zone
 
 log = logging.getLogger("contextrouter")
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from contextrouter.errors import RequestRefused
-from contextrouter.model.time_zones import time_zone
+from contextrouter.text.time_zones import time_zone
 
 MOST_FILTERS, MOST_VALUES, LONGEST_VALUE = 50, 1_000, 2_000
 """The most keys of filters, the most values of all together, and the most characters of one."""

@@ -26,7 +26,6 @@ from contextrouter.model import (
     Usage,
 )
 from contextrouter.model.read_only import read_only_context
-from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline.assembly import Assembled, Beside, assemble
 from contextrouter.pipeline.candidates import Candidates
 from contextrouter.pipeline.connection_titles import describe_duplicates
@@ -52,6 +51,7 @@ from contextrouter.runtime.metering import model_usage, start_metering
 from contextrouter.runtime.threads import work_aside
 from contextrouter.settings import Rag
 from contextrouter.text import tokens
+from contextrouter.text.time_zones import time_zone
 
 INTERPRETATION_SHARE = 0.3
 """Share of the request's time that the interpreters may use: one that hangs must not cost the answer."""

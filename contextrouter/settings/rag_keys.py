@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from contextrouter.model.time_zones import time_zone
 from contextrouter.settings.problems import Key, Problems
 from contextrouter.settings.references import Declared
 from contextrouter.settings.values import Rag, Settings
+from contextrouter.text.time_zones import time_zone
 
 
 def check_rag(settings: Settings, declared: Declared, problems: Problems) -> None:

@@ -43,7 +43,10 @@ _ASKS_NAME = re.compile(
     r"|\b(?:which|what) (?:\w+ )?(?:company|person|individual|team|country|city|platform|firm|player)\b"
     r"|\b(?:which|what) (?:\w+ )?organi[sz]ation\b"
 )
-_ASKING_VERB = re.compile(r"(?i)\b(?:comes? from|looks? like|means?|happen(?:s|ed)?)\b")
+_ASKING_VERB = re.compile(
+    r"(?i)\b(?:comes? from|looks? like|means?|happen(?:s|ed)?|(?:talk|speak|tell)s? (?:about|of)"
+    r"|deals? with)\b"
+)
 NAME = re.compile(r"(?<=[a-z,;’'\"“(] )[A-Z][\w'’-]+|(?<=[A-Z][a-z] )[A-Z]\w+")
 TIME, NUMBER, _ = _KINDS
 _CONDITION = re.compile(r"(?i)\b(?:if|when|whenever|once|unless|as soon as)\b")

@@ -11,12 +11,12 @@ from contextrouter.contracts import ENTITIES, FACETS, FACTS, PATH, FactSource, S
 from contextrouter.contracts.kinds import source_kind
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Call, Intent, Plan, Query, Request
-from contextrouter.model.time_zones import time_zone
 from contextrouter.pipeline.connection_titles import jobs_out_of_scope
 from contextrouter.pipeline.planning.restrictions import Restrictions, may_ask, restrictions
 from contextrouter.settings import FactKeys, Settings, SourceKeys
 from contextrouter.text.analysis import says_something
 from contextrouter.text.query_syntax import parse
+from contextrouter.text.time_zones import time_zone
 
 MOST_DOCUMENTS = 1000
 """The most documents that a request may want."""
