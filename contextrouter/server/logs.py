@@ -68,8 +68,8 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _is_fault_of_server(record: logging.LogRecord) -> bool:
-    """Whether a record of aiohttp tells a fault of this server. A request with a header that is too long is one
-    of its sender: it is one line, and no traceback for whoever likes to send many.
+    """Whether a record of aiohttp tells a fault of this server. A request with a header that is too long is
+    one of its sender: it is one line, and no traceback for whoever likes to send many.
     """
     error = record.exc_info[1] if record.exc_info else None
     code = getattr(error, "code", None)
