@@ -99,6 +99,8 @@ class SignedTokens:
                 leeway=settings.leeway_seconds,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
+        except (self._library.InvalidKeyError, TypeError, ValueError):
+            raise _refusal("its key is for other algorithms than the one that it names") from None
         except self._library.PyJWTError as error:
             raise _refusal(str(error) or type(error).__name__) from None
         return Grant(f"token {claims['sub']}"[:200], self._scope(claims))
