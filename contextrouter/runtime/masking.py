@@ -23,20 +23,17 @@ _LONG = (
 _ENDINGS = (*_LONG, "apikey", "accesskey", "secretkey", "privatekey", "authkey")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
+# Patterns are texts, which `re` compiles when they are first used: most programs mask nothing.
 # Every repetition has a bound or is possessive, so the time is linear in the text, even for hostile input.
-_NAMED = re.compile(
-    r"""(?x) (?P<name> [\w-]{1,64}+ ) (?: (?P<mark> \\{0,3} ["']? \s{0,8} [=:] ) >? | \\{0,3} ["'] \s{0,8} , (?= \s{0,8} b? ["'] ) )
+_NAMED = r"""(?x) (?P<name> [\w-]{1,64}+ ) (?: (?P<mark> \\{0,3} ["']? \s{0,8} [=:] ) >? | \\{0,3} ["'] \s{0,8} , (?= \s{0,8} b? ["'] ) )
         \s{0,8} (?: b (?= ["'] ) )? (?: (?i: bearer | basic | digest | token ) \s{1,8} )?"""  # noqa: E501 - a pattern is read in one line
-)
-_VALUE = re.compile(
-    r"""(?xs) (?P<open> ["'`] ) (?: (?! (?P=open) ) (?: \\. | [^\\] ) )*+ | (?P<escaped> \\{1,3} ["'] ) (?: (?! (?P=escaped) ) . )*+
+_VALUE = r"""(?xs) (?P<open> ["'`] ) (?: (?! (?P=open) ) (?: \\. | [^\\] ) )*+ | (?P<escaped> \\{1,3} ["'] ) (?: (?! (?P=escaped) ) . )*+
         | \( [^()]*+ | \[ [^\[\]]*+ | \{ [^{}]*+ | [^\s"'`&;]+ (?<! [,.)\]}>] )"""  # noqa: E501 - a pattern is read in one line
-)
 _COOKIES = re.compile(r"""[^\s"';]++(?:;\s?[^\s"';]++)*+""")
 _ASIDE = re.compile(r"(?i)(?:api|access|secret|private)\s{1,4}\Z")
-_UNNAMED = re.compile(r"""(?xs) ( \b (?i: bearer | basic ) \s{1,8} ) [A-Za-z0-9._~+/=-]{8,}
+_UNNAMED = r"""(?xs) ( \b (?i: bearer | basic ) \s{1,8} ) [A-Za-z0-9._~+/=-]{8,}
         | ( :// [^/\s:]* : ) (?: (?! :// ) [^\s"'<>] )* (?= @ )
-        | ( -----BEGIN\ [A-Z ]{0,40} PRIVATE\ KEY----- ) (?: (?! -----END ) . )*+""")
+        | ( -----BEGIN\ [A-Z ]{0,40} PRIVATE\ KEY----- ) (?: (?! -----END ) . )*+"""
 
 
 def is_secret(name: str) -> bool:
@@ -72,13 +69,13 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
     """
     for secret in spellings(secrets):
         text = text.replace(secret, "***")
-    text = _UNNAMED.sub(lambda match: next(group for group in match.groups() if group) + "***", text)
+    text = re.sub(_UNNAMED, lambda match: next(group for group in match.groups() if group) + "***", text)
     parts, position = [], 0
-    for match in _NAMED.finditer(text):
+    for match in re.finditer(_NAMED, text):
         if match.start() < position or not _names_secret(text, match):
             continue
         cookies = _COOKIES.match(text, match.end()) if match["name"].lower().endswith("cookie") else None
-        value = cookies or _VALUE.match(text, match.end())
+        value = cookies or re.compile(_VALUE).match(text, match.end())
         if value is not None:
             parts += [
                 text[position : match.end()],

@@ -13,18 +13,18 @@ import re
 import unicodedata
 from hashlib import sha256
 
-_UNSEEN = re.compile(
+# Patterns are texts, which `re` compiles when they are first used: that takes longer than most imports.
+_UNSEEN = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff]+"
     "|(?<![^\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?![^\x00-\x7f])|(?<=[\u200c\u200d])[\u200c\u200d]+"
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+"
 )
 _CONTROL = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
-# Patterns are texts, which `re` compiles when they are first used: that takes longer than most imports.
 # Variation selectors that do not ask for an emoji behind a symbol, or in a key cap. One may stand in a text;
 # several can spell out a message, one below each visible character.
 _ODD_SELECTOR = "[\ufe00-\ufe0e]|(?<=[\\w\x00-\x7f])\ufe0f(?!\u20e3)"
-_INVISIBLE = _UNSEEN.pattern.split("|", 1)[0] + "|[\u200c\u200d\ufe00-\ufe0f]+"
+_INVISIBLE = _UNSEEN.split("|", 1)[0] + "|[\u200c\u200d\ufe00-\ufe0f]+"
 _MARKS = "[#\uff03\ufe5f<\uff1c\ufe64]"
 _OWN = (
     r"(?i:#[#\s]*+(?:\[\s*\d+\s*\]|(?:facts|entities|counts|end\s+of\s+context)[^\w]*\Z)"
@@ -38,7 +38,7 @@ def clean(text: str) -> tuple[str, int]:
     """Return the text without what no reader sees, and how many characters that were."""
     if text.isascii() and (text.isprintable() or re.search(_CONTROL, text) is None):
         return text, 0
-    cleaned = _UNSEEN.sub("", text)
+    cleaned = re.sub(_UNSEEN, "", text)
     odd = re.compile(_ODD_SELECTOR)
     first = odd.search(cleaned)
     if first is not None and odd.search(cleaned, first.end()) is not None:
