@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from mcp import Client as McpClient
 from support.pdf_files import pdf
 from support.serving import KEY, Client, key, serve_router
 
-from contextrouter import Context, ContextRouter
+from contextrouter import Context, ContextRouter, Scope
 from contextrouter.ingest import run
 from contextrouter.server.auth import Caller
 from contextrouter.server.mcp_server.tools import make_mcp_server
@@ -149,6 +152,37 @@ async def test_the_address_of_a_citation_serves_its_file_at_its_place(made: dict
         assert answer["citations"][0]["url"] == seal["url"]
 
 
+async def test_a_file_is_made_a_page_outside_the_event_loop(
+    made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """A long text would hold up every other caller for as long as that takes."""
+    threads = []
+    monkeypatch.setattr(
+        "contextrouter.server.cited_files.html",
+        SimpleNamespace(escape=lambda text: threads.append(threading.current_thread()) or html.escape(text)),
+    )
+    async with serve_router(local(made)) as client:
+        page = await client("/v1/files?source=notes&id=seal.md", headers={"Accept": "text/html"})
+    assert "A seal eats fish." in page.text
+    assert threads
+    assert threading.current_thread() not in threads
+
+
+async def test_a_host_that_is_no_name_makes_no_address(made: dict[str, Any]):
+    """What a caller, or a proxy that was deceived, puts into the header ends up in no link of a page."""
+    async with serve_router(local(made, **key()), token=KEY) as client:
+        body = {"question": "What does a seal eat?", "sources": ["notes"]}
+        for host, url in (
+            ("docs.example.org:8080", "http://docs.example.org:8080/v1/files?source=notes&id=seal.md#L7"),
+            ("[::1]:8080", "http://[::1]:8080/v1/files?source=notes&id=seal.md#L7"),
+            ('x"><script>', "seal.md"),
+            ("user@evil.example", "seal.md"),
+            ("evil.example/path?", "seal.md"),
+        ):
+            answer = await client("/v1/route", body, headers={"Host": host})
+            assert [citation["url"] for citation in answer.json["citations"]] == [url], host
+
+
 async def test_without_the_switch_no_file_is_served(made: dict[str, Any]):
     async with serve_router(ContextRouter(made)) as client:
         assert (await client("/v1/files?source=notes&id=seal.md")).status == 404
@@ -219,6 +253,16 @@ async def test_a_caller_gets_the_files_of_the_documents_that_it_may_see(tmp_path
         whole = (await client("/v1/route", {"question": QUESTION, "detail": "trace"})).text
         assert str(tmp_path) not in whole
         file = tmp_path / "north" / "README.md"
+        (moved := tmp_path / "moved.md").write_text("---\nsensitivity: restricted\n---\nNew and secret.\n")
+        os.utime(moved, (0, 0))
+        whole_file = file.read_text()
+        moved.replace(file)  # a file of old: what says so is not when it came here
+        changed = await client(north["url"].removeprefix(client.url))
+        assert (changed.status, changed.json["code"]) == (409, "file_changed")
+        file.write_text(whole_file)
+        async with ContextRouter(tables) as router:
+            await run(router)
+        assert (await client(north["url"].removeprefix(client.url))).status == 200
         file.write_text(file.read_text() + "\nNew and secret.\n")
         later = time.time() + 60
         os.utime(file, (later, later))
@@ -266,3 +310,57 @@ async def test_agents_read_job_place_and_address(made: dict[str, Any], tmp_path:
         address = f"{client.url}/v1/files?source=library&id=north%3Areport.pdf#page=2"
         assert address in urls
         assert (await client(address.removeprefix(client.url))).status == 200
+
+
+@pytest.mark.case("USE-05")
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "\tJava\nScript:x", "data:text/html,x", "vbscript:x"]
+)
+async def test_an_address_that_would_run_a_program_is_no_citation(address: str, tmp_path: Path):
+    """The file of the document is cited in its place; where there is none, there is no address."""
+    tables = {
+        "rag": {"interpreters": []},
+        "providers": {"memory": {"documents": [{"id": "o", "content": "Otters swim.", "url": address}]}},
+    }
+    assert (await ask(tables, "otters")).citations[0].url == ""
+    (tmp_path / "notes").mkdir()
+    front = f"---\nurl: {address.strip().replace(chr(10), '')}\n---\n\nA seal eats fish.\n"
+    (file := tmp_path / "notes" / "seal.md").write_text(front)
+    (seal,) = (await ask(settings(tmp_path, ingest={}), "What does a seal eat?")).citations
+    assert seal.url == file.as_uri()
+
+
+@pytest.mark.case("USE-05")
+async def test_a_file_address_of_a_document_leads_to_no_other_file(tmp_path: Path):
+    """A document leads to its own file, and a caller with a scope to none of the machine's."""
+    (tmp_path / "notes").mkdir()
+    (file := tmp_path / "notes" / "seal.md").write_text("---\nurl: file:///etc/passwd\n---\n\nA seal eats.\n")
+    tables = settings(tmp_path, ingest={})
+    assert [citation.url for citation in (await ask(tables, "seal")).citations] == [file.as_uri()]
+    stored = {"documents": [{"id": "w", "content": "A walrus eats.", "url": "file:///srv/hr/walrus.md"}]}
+    tables["providers"] = {"memory": stored}
+    async with serve_router(ContextRouter(tables | key()), token=KEY) as client:
+        for question in ("seal", "walrus"):
+            citations = (await client("/v1/route", {"question": question})).json["citations"]
+            assert {citation["url"] for citation in citations} == {""}
+    caller = Caller(name="me", scope=Scope())
+    async with (
+        ContextRouter(tables) as router,
+        McpClient(make_mcp_server(router, lambda call: caller)) as agent,
+    ):
+        for question in ("seal", "walrus"):
+            found = await agent.call_tool("search", {"query": question})
+            for result in found.structured_content["results"]:
+                fetched = await agent.call_tool("fetch", {"id": result["id"]})
+                assert (result["url"], fetched.structured_content["url"]) == ("", "")
+
+
+@pytest.mark.case("NEW-16")
+async def test_a_fetched_document_has_the_address_that_opens(made: dict[str, Any]):
+    async with serve_router(local(made)) as client, McpClient(f"{client.url}/mcp") as agent:
+        found = await agent.call_tool("search", {"query": QUESTION})
+        first = found.structured_content["results"][0]
+        fetched = await agent.call_tool("fetch", {"id": first["id"]})
+        assert first["url"].startswith(fetched.structured_content["url"])
+        assert fetched.structured_content["url"].startswith(f"{client.url}/v1/files?source=library&id=")
+        assert (await client(fetched.structured_content["url"].removeprefix(client.url))).status == 200

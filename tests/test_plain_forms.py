@@ -87,6 +87,7 @@ async def test_each_door_tells_as_much_as_is_asked_for(path: str):
     assert ["trace" in each for each in contexts.values()] == [False, False, True]
     assert "vector" not in json.dumps(contexts["trace"]["envelopes"])
     assert (wrong.status, wrong.json["code"], old.status) == (422, "invalid_body", 422)
+    assert wrong.json["detail"].endswith("`$.detail`. Choose from brief, full, trace.")
     assert "detail" in wrong.json["detail"]
     assert "`trace`" in old.json["detail"]
 
@@ -216,3 +217,13 @@ def test_a_notebook_shows_a_table_in_which_no_text_is_markup():
         question="?", outcome="answered", text="<img src=x>", context=context, usage=context.usage
     )
     assert written._repr_html_().startswith("<p>&lt;img src=x&gt;</p><table>")
+
+
+@pytest.mark.case("USE-03")
+@pytest.mark.parametrize("method", ["to_dict", "to_json"])
+async def test_a_detail_that_there_is_not_is_refused_with_those_that_there_are(method: str):
+    async with ContextRouter(SETTINGS, connectors={"docs": Fixed("a")}) as made:
+        answer = await made.answer("Do otters swim?")
+    for noun in (answer, answer.context):
+        with pytest.raises(ValueError, match=r"no detail .everything.\. Choose from brief"):
+            getattr(noun, method)("everything")

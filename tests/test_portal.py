@@ -99,6 +99,12 @@ def test_a_portal_says_what_is_wrong():
 
         with pytest.raises(ContextRouterError, match="its own event loop: await the router"):
             portal.call(inside)
+
+        async def close_inside(router: ContextRouter) -> None:
+            portal.close()
+
+        with pytest.raises(ContextRouterError, match="its own event loop: close it outside"):
+            portal.call(close_inside)
         stream = portal.iterate(lambda router: router.stream("otters"))
         next(stream)
     portal.close()
@@ -136,3 +142,44 @@ else:
         ["answered", "answered", "0 answered", ""],
         "",
     )
+
+
+@pytest.mark.case("USE-15")
+def test_who_waits_in_another_loop_is_told_that_the_portal_was_closed():
+    """And not that somebody cancelled the question: in that loop nobody did."""
+    portal, begun = Portal(MEMORY), threading.Event()
+
+    async def endless(router: ContextRouter) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def wait() -> None:
+        waiting = asyncio.ensure_future(portal.acall(endless))
+        await asyncio.to_thread(begun.wait)
+        await asyncio.to_thread(portal.close)
+        await waiting
+
+    with pytest.raises(ContextRouterError, match="portal is closed"):
+        asyncio.run(wait())
+
+
+@pytest.mark.case("USE-15")
+def test_a_portal_that_nobody_has_any_more_closes_when_the_program_ends():
+    code = """
+import gc
+from contextrouter import ContextRouter, Portal
+from contextrouter.testing.fakes import Fixed
+
+class Told(Fixed):
+    async def aclose(self):
+        print("closed", flush=True)
+
+def ask():
+    print(Portal(lambda: ContextRouter(connectors={"docs": Told("a")})).route("a").outcome, flush=True)
+
+ask()
+gc.collect()
+print("end", flush=True)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["answered", "end", "closed"]), ran.stderr

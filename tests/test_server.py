@@ -451,7 +451,10 @@ def test_logs_are_lines_of_json_with_ids_and_no_secret():
     line = json.loads(Structured(["known"]).format(record))
     assert (line["message"], line["level"], line["status"]) == ("token=*** and ***\nnext", "warning", 200)
     assert "\n" not in Structured([]).format(record)
-    assert "abcdefgh1" not in Masked([]).format(record)
+    record.fields = {"caller": "token x\n2026-01-01 ERROR made up\r"}
+    text = Masked([]).format(record)
+    assert "abcdefgh1" not in text
+    assert text.splitlines()[1:] == ["next caller=token x\\n2026-01-01 ERROR made up\\r"]
 
 
 SLOW = """

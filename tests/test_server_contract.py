@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 from collections.abc import Iterator
@@ -169,3 +170,29 @@ async def test_requests_that_are_none_are_refused_and_no_fault():
     assert sum(found.values()) == 1000
     assert not [status for status in found if status >= 500], found
     assert {400, 404, 405, 415, 422} <= set(found)
+
+
+async def test_whoever_sends_what_is_no_request_fills_no_log_with_tracebacks(tmp_path: Path):
+    """A header that is too long, as a forged token may be, is one line; a line that is no HTTP none."""
+    (tmp_path / "settings.toml").write_text(TABLE)
+    process, address = await asyncio.to_thread(start_server, tmp_path)
+    try:
+        host, _, port = address.removeprefix("http://").partition(":")
+        for sent in (
+            b"GET / HTTP/1.1\r\nAuthorization: Bearer " + b"e" * 20_000 + b"\r\n\r\n",
+            b"what\r\n\r\n",
+        ):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            assert b" 400 " in await reader.readline(), sent[:20]
+            writer.close()
+            await writer.wait_closed()
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.communicate)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines() if line.startswith("{")]
+    malformed = [line for line in lines if line["message"] == "malformed request"]
+    assert [(line["level"], line["status"], line["error"]) for line in malformed] == [
+        ("info", 400, "LineTooLong")
+    ]
+    assert not [line for line in lines if "traceback" in line]

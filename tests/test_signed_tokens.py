@@ -14,7 +14,7 @@ import jwt
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from support.serving import KEY, document, key, router, serve_router
 
 from contextrouter import SettingsError
@@ -24,6 +24,7 @@ ISSUER, AUDIENCE = "https://login.example.org", "contextrouter"
 PRIVATE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
+EDWARDS = ed25519.Ed25519PrivateKey.generate()
 DOCS = [
     document("open"),
     document("staff", sensitivity="internal"),
@@ -38,9 +39,12 @@ def pem(private: Any) -> str:
 
 
 def jwk(private: Any, kid: str) -> dict[str, Any]:
-    kind = (
-        jwt.algorithms.RSAAlgorithm if isinstance(private, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
-    )
+    kinds = {
+        rsa.RSAPrivateKey: jwt.algorithms.RSAAlgorithm,
+        ec.EllipticCurvePrivateKey: jwt.algorithms.ECAlgorithm,
+        ed25519.Ed25519PrivateKey: jwt.algorithms.OKPAlgorithm,
+    }
+    (kind,) = [kind for of, kind in kinds.items() if isinstance(private, of)]
     return {**json.loads(kind.to_jwk(private.public_key())), "kid": kid, "use": "sig"}
 
 
@@ -109,6 +113,8 @@ WRONG = {
     "compartments": lambda: token(compartments={"hr": True}),
     "compartments of numbers": lambda: token(compartments=[1]),
     "tenant": lambda: token(tenant=["acme"]),
+    "a tenant that no encoding carries": lambda: token(tenant="\ud800"),
+    "a compartment that no encoding carries": lambda: token(compartments=["hr", "\ud800"]),
     "cut": lambda: token()[:-8],
     "no json": lambda: "eyJ.eyJ.x",
 }
@@ -134,6 +140,21 @@ async def test_a_public_key_is_no_secret_to_sign_with(keys_file: str):
     mark = encoded(hmac.new(pem(PRIVATE).encode(), parts, hashlib.sha256).digest())
     async with serve_router(router(settings(keys_file=keys_file), answer=DOCS)) as ask:
         assert await seen(ask, (parts + b"." + mark).decode()) == (401, "invalid_token")
+
+
+@pytest.mark.parametrize("form", ["pem", "jwks"])
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+@pytest.mark.parametrize("kept", [PRIVATE, CURVE, EDWARDS], ids=["rsa", "curve", "edwards"])
+async def test_a_token_of_another_kind_than_the_key_is_a_wrong_token(
+    kept: Any, algorithm: str, form: str, tmp_path: Path
+):
+    """And no fault of the server, whoever sends it."""
+    signers = {"RS256": PRIVATE, "ES256": CURVE, "EdDSA": EDWARDS}
+    text = pem(kept) if form == "pem" else json.dumps({"keys": [jwk(kept, "only")]})
+    (tmp_path / "keys").write_text(text)
+    async with serve_router(router(settings(keys_file=str(tmp_path / "keys")), answer=DOCS)) as ask:
+        found = await seen(ask, token(signers[algorithm], algorithm))
+    assert found == (["open"] if signers[algorithm] is kept else (401, "invalid_token"))
 
 
 async def test_the_rate_counts_for_each_subject_of_a_token(keys_file: str):
@@ -182,6 +203,7 @@ async def test_keys_of_a_provider_are_read_once_and_again_for_a_new_one(monkeypa
         serve_router(router(settings(jwks_url=url), answer=DOCS)) as ask,
     ):
         first, rotated = token(kid="first"), token(CURVE, "ES256", kid="second")
+        assert await seen(ask, f" {first}") == ["open"], "two spaces before the first token"
         found = await asyncio.gather(*(seen(ask, first) for _ in range(8)))
         assert found == [["open"]] * 8
         assert len(read) == 1

@@ -46,6 +46,9 @@ class _TextsAsTheyAre:
             if not hasattr(parameter, "converts"):
                 parameter.converts = parameter.process_value
                 parameter.process_value = partial(_process, parameter)
+                if parameter.param_type_name == "argument":  # its name says what it is: no `<str>`, no braces
+                    parameter.display_type_rich = _no_type
+                    parameter.get_usage_pieces = partial(_usage_of, parameter)
         return parameters
 
 
@@ -55,6 +58,16 @@ class PlainCommand(_TextsAsTheyAre, TyperCommand):
 
 class PlainGroup(_TextsAsTheyAre, TyperGroup):
     """A group of commands."""
+
+
+def _no_type(ctx: Any) -> None:
+    return None
+
+
+def _usage_of(parameter: Any, ctx: Any) -> list[str]:
+    """Return an argument as the usage shows it: `NAME`, or `[NAME]` where it may be left out."""
+    name = parameter.metavar or parameter.name.upper()
+    return [(name if parameter.required else f"[{name}]") + ("..." if parameter.nargs != 1 else "")]
 
 
 def _process(parameter: Any, ctx: Any, value: Any) -> Any:

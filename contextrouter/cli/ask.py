@@ -22,7 +22,9 @@ _WHY = {
 Previous = Annotated[
     list[str] | None,
     typer.Option(
-        "--after", help="A question that you asked before this one; repeat for several, oldest first."
+        "--after",
+        metavar="QUESTION",
+        help="A question that you asked before this one; repeat for several, oldest first.",
     ),
 ]
 

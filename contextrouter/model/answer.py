@@ -7,7 +7,15 @@ from typing import Any, Literal
 
 from contextrouter.model.html_table import html_table, link_cell, paragraph, text_cell
 from contextrouter.model.noun import EMPTY, Noun
-from contextrouter.model.plain_form import Detail, brief, builtins, encode_json, shorten, with_noun
+from contextrouter.model.plain_form import (
+    Detail,
+    brief,
+    builtins,
+    check_detail,
+    encode_json,
+    shorten,
+    with_noun,
+)
 from contextrouter.model.result import Citation, Context, Usage
 
 AnswerOutcome = Literal["answered", "clarify", "gated", "empty", "declined"]
@@ -35,8 +43,9 @@ class Answer(Noun, frozen=True, kw_only=True):
 
     def to_dict(self, detail: Detail = "brief") -> dict[str, Any]:
         """Return the answer as mappings, lists and scalars, as `POST /v1/answer` has it; `detail` is that of
-        the context in it.
+        the context in it. Raises ValueError for another one.
         """
+        check_detail(detail)
         form = brief if detail == "brief" else builtins
         fields = {name: form(getattr(self, name)) for name in self.__struct_fields__ if name != "context"}
         return {**fields, "context": self.context.to_dict(detail)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -86,6 +86,12 @@ def number_queries(envelopes: Iterable[Mapping[str, Any]], numbers: Mapping[str,
 def shorten(query: str) -> str:
     """Return the beginning of a query."""
     return query if len(query) <= LONGEST_QUERY else query[:LONGEST_QUERY] + CUT
+
+
+def check_detail(detail: str) -> None:
+    """Raise ValueError for a level of detail that there is not."""
+    if detail not in get_args(Detail):
+        raise ValueError(f"There is no detail {detail!r}. Choose from {', '.join(get_args(Detail))}.")
 
 
 def with_noun(number: int, noun: str) -> str:

@@ -15,6 +15,7 @@ from contextrouter.model.plain_form import (
     Detail,
     brief,
     builtins,
+    check_detail,
     encode_json,
     number_queries,
     shorten,
@@ -221,8 +222,10 @@ class Context(Noun, frozen=True, kw_only=True):
         "brief": what `text` and the citations do not say already of each document, one report for equal
         calls, and nothing that is as it is by default; "full": every field; "trace": with the trace, which
         holds every document that was lost. "full" names each query of the provenance by its place in
-        `queries`: a long question is not repeated for every document. No level has vectors.
+        `queries`: a long question is not repeated for every document. No level has vectors. Raises ValueError
+        for another one.
         """
+        check_detail(detail)
         result = self._brief() if detail == "brief" else self._full(trace=detail == "trace")
         judgement = msgspec.to_builtins(self.answerability)
         return {**result, "route": self.route, "answerability": judgement, "degraded": self.degraded}

@@ -18,6 +18,9 @@ from contextrouter.text.analysis import analyse
 from contextrouter.text.prompt_injection import clean, clean_line
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # one letter alone is a drive
+_RUNS = re.compile(r"(?:javascript|vbscript|data|blob):", re.IGNORECASE)
+"""The beginnings of addresses that browsers run, or show as a page of their own."""
+_UNSEEN = re.compile(r"[\x00-\x20\x7f]+")  # browsers pass over these in an address
 _PDF = "application/pdf"
 
 
@@ -110,7 +113,13 @@ def _headings(document: Document) -> tuple[str, ...]:
 
 
 def _url_that_opens(document: Document, file: str, page: int | None) -> str:
+    """Return the address of a document. One that would run a program is none, and where a document comes
+    from a file, a `file:` address of its own leads nowhere else.
+    """
     url = document.url
+    bare = _UNSEEN.sub("", url[:1000])
+    if _RUNS.match(bare) or (file and bare[:5].lower() == "file:"):
+        url = ""
     if not file and not page:  # as of most documents: there is nothing to add
         return url
     if not _ADDRESS.match(url):

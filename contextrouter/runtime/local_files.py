@@ -38,6 +38,8 @@ def _is_file(path: Path) -> bool:
 def read_local_file(file: LocalFile, limit: int) -> tuple[bytes, float] | None:
     """Return the bytes of a file and the time of its last change, in seconds since 1970; None if it is not
     there, is no regular file, is larger than `limit` bytes, or lies outside its folder, whatever links say.
+
+    A file that was moved or copied to its place has changed then, however old its content is said to be.
     """
     try:
         folder, path = file.folder.resolve(strict=True), file.path.resolve(strict=True)
@@ -47,6 +49,6 @@ def read_local_file(file: LocalFile, limit: int) -> tuple[bytes, float] | None:
             status = os.fstat(opened.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
                 return None
-            return opened.read(limit), status.st_mtime
+            return opened.read(limit), max(status.st_mtime, status.st_ctime)
     except (OSError, RuntimeError, ValueError):
         return None

@@ -8,7 +8,6 @@ import concurrent.futures.thread  # registers the end of thread pools: that of p
 import logging
 import os
 import threading
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -80,7 +79,14 @@ class Portal:
 
     async def acall(self, function: Callable[[ContextRouter], Awaitable[T]]) -> T:
         """Return what an asynchronous function does with the router, from any event loop."""
-        return await asyncio.wrap_future(self._start(function))
+        future = self._start(function)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and not (task and task.cancelling()):  # nobody here gave up
+                raise ContextRouterError(CLOSED) from None
+            raise
 
     def iterate(self, function: Callable[[ContextRouter], AsyncIterator[T]]) -> Iterator[T]:
         """Yield what a stream of the router yields: `portal.iterate(lambda r: r.answer_stream("…"))`. The
@@ -108,8 +114,11 @@ class Portal:
 
     def close(self) -> None:
         """End what runs, close the router and end the thread. A closed portal stays closed."""
+        if self._thread is threading.current_thread():
+            raise ContextRouterError("This portal is closed in its own event loop: close it outside.")
         with self._lock:
             self._closed = True
+            _open_portals.discard(self)
             loop, thread = self._loop, self._thread
             if loop is None or thread is None:
                 return
@@ -182,7 +191,8 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-_open_portals: weakref.WeakSet[Portal] = weakref.WeakSet()
+_open_portals: set[Portal] = set()
+"""Those that are not closed, also where nobody has them any more: they close at the end of the program."""
 
 
 def _close_all() -> None:
@@ -198,7 +208,7 @@ getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
 def _begin_after_fork() -> None:
-    for portal in _open_portals:
+    for portal in list(_open_portals):
         portal._begin()
 
 

@@ -126,8 +126,9 @@ class Access:
     async def prepare(self, authorization: str) -> None:
         """Get what the check of a signed token needs from elsewhere: the keys of its issuer."""
         scheme, _, token = authorization.partition(" ")
+        token = token.strip()
         if self._tokens is not None and scheme.casefold() == "bearer" and self._tokens.looks_like(token):
-            await self._tokens.prepare(token.strip())
+            await self._tokens.prepare(token)
 
     def caller(self, authorization: str, host: str, headers: Iterable[str] = (), peer: str = "") -> Caller:
         """Return the caller of a request with these names of `headers`, over a connection from the address

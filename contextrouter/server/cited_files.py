@@ -63,7 +63,8 @@ async def get_file(exchange: Exchange) -> web.StreamResponse:
     if scope is not None and document.job and (ingested_at is None or changed_at > ingested_at.timestamp()):
         detail = "The file has changed since it was ingested. It is served again after the next ingestion."
         raise Refused(409, "file_changed", detail)
-    return _response(data, file.path.name, "text/html" in exchange.request.headers.get("Accept", ""))
+    for_people = "text/html" in exchange.request.headers.get("Accept", "")
+    return await work_aside(_make_response, data, file.path.name, for_people)  # others are answered meanwhile
 
 
 def _not_there() -> Refused:
@@ -71,7 +72,7 @@ def _not_there() -> Refused:
     return Refused(404, "not_found", "There is no such document for you, or it comes from no file.")
 
 
-def _response(data: bytes, name: str, for_people: bool) -> web.Response:
+def _make_response(data: bytes, name: str, for_people: bool) -> web.Response:
     suffix = PurePath(name).suffix.lower()
     headers = {"Content-Security-Policy": f"{_POLICY}; sandbox", "Referrer-Policy": "no-referrer"}
     if suffix in _SHOWN:

@@ -40,7 +40,8 @@ class Masked(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format one record as a line."""
         extra = "".join(f" {name}={value}" for name, value in fields(record).items())
-        return mask(super().format(record).replace("\r", "\\r") + extra, self.secrets)
+        extra = extra.replace("\n", "\\n")  # no caller's name begins a line of its own
+        return mask((super().format(record) + extra).replace("\r", "\\r"), self.secrets)
 
 
 class Structured(Masked):
@@ -66,9 +67,22 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
     return {**{name: value for name, value in ids.items() if value}, **getattr(record, "fields", {})}
 
 
+def _is_fault_of_server(record: logging.LogRecord) -> bool:
+    """Whether a record of aiohttp tells a fault of this server. A request with a header that is too long is
+    one of its sender: it is one line, and no traceback for whoever likes to send many.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    code = getattr(error, "code", None)
+    if not (isinstance(code, int) and 400 <= code < 500):
+        return True
+    log.info("malformed request", extra={"fields": {"status": code, "error": type(error).__name__}})
+    return False
+
+
 def configure(form: str, secrets: Sequence[str]) -> None:
     """Send all logs to stderr in this form. Replaces earlier logging settings."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(Structured(secrets) if form == "json" else Masked(secrets))
     logging.basicConfig(level=logging.WARNING, handlers=[lines], force=True)
+    logging.getLogger("aiohttp.server").addFilter(_is_fault_of_server)
     logging.getLogger("contextrouter").setLevel(logging.INFO)

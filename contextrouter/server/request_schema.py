@@ -17,6 +17,7 @@ from contextrouter.scope import Scope
 from contextrouter.serialization import plain_fields
 from contextrouter.server.error_responses import Refused
 from contextrouter.settings import Settings
+from contextrouter.settings.schema import choices
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=100)]
@@ -159,11 +160,25 @@ def decode_body(body: bytes, noun: type[msgspec.Struct]) -> Any:
     except msgspec.ValidationError as error:
         text = str(error)
         param = text.partition(" - at `$.")[2].rstrip("`")
-        raise Refused(
-            422, "invalid_body", f"The body is not what it should be: {text}.", param=param or None
-        ) from None
+        allowed = _choices_of(noun, param) if text.startswith("Invalid enum value") else ()
+        remedy = f" Choose from {', '.join(allowed)}." if allowed else ""
+        detail = f"The body is not what it should be: {text}.{remedy}"
+        raise Refused(422, "invalid_body", detail, param=param or None) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, "malformed_json", f"The body is not JSON: {error}.") from None
+
+
+def _choices_of(noun: Any, param: str) -> Sequence[str]:
+    """Return the values that a field may have, by its name; () where there is no such list."""
+    for name in param.split("."):
+        hints = {field.name: field.type for field in msgspec.structs.fields(noun)}
+        hint = hints.get(name)
+        parts = [hint, *typing.get_args(hint)]
+        structs = [part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)]
+        if not structs:
+            return choices(hint)
+        noun = structs[0]
+    return ()
 
 
 @cache

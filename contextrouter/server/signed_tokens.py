@@ -20,6 +20,7 @@ from contextrouter.runtime.limited_file import read_limited
 from contextrouter.scope import SENSITIVITIES, Scope
 from contextrouter.server.error_responses import Refused
 from contextrouter.settings import Jwt
+from contextrouter.text.characters import whole_texts
 
 log = logging.getLogger("contextrouter.server")
 MOST_BYTES = 1_000_000
@@ -98,6 +99,8 @@ class SignedTokens:
                 leeway=settings.leeway_seconds,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
+        except (self._library.InvalidKeyError, TypeError, ValueError):
+            raise _refusal("its key is for other algorithms than the one that it names") from None
         except self._library.PyJWTError as error:
             raise _refusal(str(error) or type(error).__name__) from None
         return Grant(f"token {claims['sub']}"[:200], self._scope(claims))
@@ -114,6 +117,9 @@ class SignedTokens:
             raise _refusal(f"its claim {settings.tenant_claim!r} is no text")
         if not isinstance(compartments, list) or not all(isinstance(name, str) for name in compartments):
             raise _refusal(f"its claim {settings.compartments_claim!r} is no list of texts")
+        texts = (tenant or "", *compartments)
+        if whole_texts(texts) != texts:
+            raise _refusal("a text in it has characters that no encoding can carry")
         if ceiling is not None and ceiling not in SENSITIVITIES:
             raise _refusal(f"its claim {settings.ceiling_claim!r} is none of {', '.join(SENSITIVITIES)}")
         return Scope(tenant=tenant, compartments=frozenset(compartments), ceiling=ceiling or "public")

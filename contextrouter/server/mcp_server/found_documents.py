@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextrouter.contracts import SupportsFetch
-from contextrouter.model import Citation, Document, Envelope
+from contextrouter.model import Citation, Document, Envelope, Provenance
+from contextrouter.pipeline.citations import make_citation
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.lru import Lru
 from contextrouter.server.auth import Caller
+from contextrouter.server.citation_links import follow_citation
 from contextrouter.text.prompt_injection import clean_line
 
 MOST_CHARACTERS = 20_000_000
@@ -58,6 +60,13 @@ class FoundDocuments:
         if entry is None and self._reads_by_id(source):
             return await self._router.document(source, name, scope=caller.scope)
         return entry
+
+    def address(self, document: Document, source: str, caller: Caller, origin: str) -> str:
+        """Return the address at which a caller opens a document of a source, as in a citation of it."""
+        place = Provenance(source=source, leg="", query="", rank=1, score=None)
+        envelope = Envelope(document=document, provenance=(place,))
+        citation = make_citation(1, envelope, self._router.engine.connections.origin(envelope))
+        return follow_citation(citation, document, caller, origin).url
 
 
 def _rights(caller: Caller) -> tuple[Any, ...]:

@@ -165,12 +165,14 @@ class Tools:
         body = fence.around(text) if fence else text
         page = Pager(self._pager.budget // 2).page([body], start, key, fence=fence)
         title = clean_line(document.title) if fence else document.title
+        source = id.partition(":")[0]
+        url = self._found.address(document, source, caller, self._origin(call))
         answer = {
             "id": id,
             "title": title[:300],
             "text": "\n\n".join([fence.notice, *page.parts] if fence else page.parts),
-            "url": (clean_line(document.url) if fence else document.url)[:1000],
-            "metadata": about(document, id.partition(":")[0]),
+            "url": (clean_line(url) if fence else url)[:1000],
+            "metadata": about(document, source),
             "next_cursor": page.cursor,
         }
         return make_json_result(answer)
@@ -207,8 +209,11 @@ class Tools:
             )
             async with self._slots:
                 context = await self._router.route(request)
-            origin = origin_in(call.headers or {}, self._router.settings.serve) if self._serves_files else ""
-            return follow(context, caller, origin), caller
+            return follow(context, caller, self._origin(call)), caller
+
+    def _origin(self, call: Call) -> str:
+        """Return the address of this server, if it serves cited files; else ""."""
+        return origin_in(call.headers or {}, self._router.settings.serve) if self._serves_files else ""
 
 
 def make_mcp_server(
