@@ -244,6 +244,7 @@ def check_setup(words: list[str]) -> None:
             raise AssertionError(f"{shlex.join(words)}: neither run nor checked")
 
 
+@pytest.mark.case("USE-08")
 def test_the_readme_can_be_typed_along_in_a_fresh_clone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -385,6 +386,7 @@ def test_every_module_has_one_line_in_the_tour_of_the_architecture():
     assert [name for name in folders if not re.search(rf"^### .*`{name}/", page, re.M)] == []
 
 
+@pytest.mark.case("USE-19")
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_table_of_a_page_renders(page: Path):
     """A table has a blank line above it, a header with a name, and as many cells in each row as in the

@@ -118,7 +118,7 @@ class Plugin(Connector):
 """
 
 
-@pytest.mark.case("B16")
+@pytest.mark.case("B16", "REL-02")
 async def test_the_old_router_answers_its_last_request_and_is_closed_then(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
