@@ -29,7 +29,7 @@ export function bars(envelope, colours) {
     return colours.get(name);
   };
   const bar = (name, share, said, tone) => h("li", {},
-    h("span", { class: "name" }, name), h("span", { class: "bar", "aria-hidden": "true" }, h("i", { class: tone, share })), h("span", { class: "n" }, said));
+    h("span", { class: "name", title: name }, name), h("span", { class: "bar", "aria-hidden": "true" }, h("i", { class: tone, share })), h("span", { class: "n" }, said));
   return h("ul", { class: "bars", "aria-label": "Scores" },
     bar("score", envelope.normalized, number(envelope.normalized), "c0"),
     partsOf(envelope).slice(0, 4).map((part) => bar(part.name, part.share, part.said, colour(part.name))));
