@@ -12,7 +12,7 @@ import pytest
 from support.serving import router, serve_router
 
 from contextrouter import Connector, ContextRouter, Document, Hit, Query
-from contextrouter.errors import PluginError
+from contextrouter.errors import ContextRouterError, PluginError, SourceError, SourceTimeout
 from contextrouter.runtime.threads import Threads, count_abandoned_threads
 from contextrouter.testing import Fixed
 
@@ -101,6 +101,42 @@ async def test_the_version_of_a_source_is_not_asked_for_without_end():
         finally:
             source.go.set()
     assert (source.asked, counts["version of source 'docs'"]) == (1, 1)
+
+
+class Shelf(Stubborn):
+    """Reads documents by id, in the way that `how` says."""
+
+    def __init__(self, how: object) -> None:
+        super().__init__()
+        self.how = how
+
+    async def fetch(self, ids, scope=None):
+        if self.how == "deaf":
+            return [hit.document for hit in await self.search(Query(text=""))]
+        if isinstance(self.how, BaseException):
+            raise self.how
+        return self.how
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "says"),
+    [
+        ("deaf", SourceTimeout, "did not answer within 0.2 s"),
+        (GeneratorExit("gone"), ContextRouterError, "gone"),
+        (ValueError("torn"), SourceError, "failed: torn"),
+        (["a"], SourceError, "failed: "),
+        (None, SourceError, "failed: "),
+    ],
+    ids=["deaf", "panic", "raises", "no documents", "nothing"],
+)
+async def test_a_document_is_read_in_time_or_the_source_is_named(
+    how: object, error: type[Exception], says: str
+):
+    shelf = Shelf(how)
+    async with asyncio.timeout(60), router(SETTINGS, connectors={"shelf": shelf}) as made:
+        with pytest.raises(error, match=says):
+            await made.document("shelf", "a")
+        shelf.go.set()
 
 
 async def test_threads_that_are_held_by_abandoned_calls_are_counted_and_refuse():

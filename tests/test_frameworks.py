@@ -17,29 +17,14 @@ import aiohttp
 import pytest
 import uvicorn
 from support.example import ROOT
+from support.waiting import Waiting
 
 from contextrouter import ContextRouter, SourceError
-from contextrouter.testing.fakes import Fixed, Raising
+from contextrouter.testing.fakes import Raising
 
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
 BODY = {"question": "When does the library open?"}
-
-
-class Waiting(Fixed):
-    """A source that never answers; it says that it was asked, and that the call was cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__("a")
-        self.asked, self.cancelled = asyncio.Event(), asyncio.Event()
-
-    async def search(self, query):
-        self.asked.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
 
 
 @asynccontextmanager
@@ -68,9 +53,9 @@ async def test_a_client_of_fastapi_that_goes_away_cancels_the_calls_to_the_sourc
     async with served(source) as url, aiohttp.ClientSession(headers={"X-Tenant": "acme"}) as session:
         asking = asyncio.create_task(session.post(url, json=BODY))
         async with asyncio.timeout(60):
-            await source.asked.wait()
+            await asyncio.to_thread(source.asked.wait, 60)
             asking.cancel()
-            await source.cancelled.wait()
+            await asyncio.to_thread(source.cancelled.wait, 60)
         with suppress(asyncio.CancelledError):
             await asking
 

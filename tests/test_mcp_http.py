@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 from support.serving import router, serve_router
-
-from contextrouter.testing.fakes import Fixed
+from support.waiting import Waiting
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
@@ -74,22 +73,6 @@ async def test_half_open_connections_give_way_to_requests():
         assert [await reader.read() for reader in readers[:32]] == [b""] * 32
 
 
-class Waiting(Fixed):
-    """A source that never answers; it says that it was asked, and that the call was cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__("a")
-        self.asked, self.cancelled = asyncio.Event(), asyncio.Event()
-
-    async def search(self, query):
-        self.asked.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
-
-
 @pytest.mark.case("SEC-08")
 async def test_an_agent_that_goes_away_cancels_the_calls_to_the_sources():
     source = Waiting()
@@ -98,6 +81,6 @@ async def test_an_agent_that_goes_away_cancels_the_calls_to_the_sources():
     made = router({"rag": {"interpreters": [], "timeout_seconds": 600}}, connectors={"docs": source})
     async with serve_router(made, agents_only=True) as ask, asyncio.timeout(60):
         asking = asyncio.create_task(ask("/mcp", body, headers=HEADERS))
-        await source.asked.wait()
+        await asyncio.to_thread(source.asked.wait, 60)
         asking.cancel()
-        await source.cancelled.wait()
+        await asyncio.to_thread(source.cancelled.wait, 60)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.waiting import Waiting
 
 from contextrouter import (
     Answer,
@@ -21,25 +22,8 @@ from contextrouter import (
     SettingsError,
     SourceReport,
 )
-from contextrouter.testing.fakes import Fixed
 
 MEMORY = {"providers": {"memory": {"documents": [{"id": "o", "content": "Otters swim in the sea."}]}}}
-
-
-class Waiting(Fixed):
-    """A source that never answers; it says that it was asked, and that the call was cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__("a")
-        self.asked, self.cancelled = threading.Event(), threading.Event()
-
-    async def search(self, query):
-        self.asked.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
 
 
 @pytest.mark.case("USE-15")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from contextrouter.contracts import SupportsFetch
 from contextrouter.errors import ContextRouterError, SourceError, SourceTimeout
 from contextrouter.model import Document, Hit, Query
 from contextrouter.pipeline.admission import Admission
+from contextrouter.pipeline.deadline import Deadline
 from contextrouter.pipeline.engine import Engine
+from contextrouter.runtime.plugin_calls import as_plain, text_of
 from contextrouter.scope import Scope
 
 
@@ -21,16 +21,16 @@ async def whole_document(
     plugin: object = engine.sources.get(source)
     if not isinstance(plugin, SupportsFetch) or source in engine.shadows:
         return None
+    abandoned = engine.limits.abandoned.of("source", source)
+    query = Query(text="", leg="fetch", scope=scope)
     try:
-        async with asyncio.timeout(seconds):
-            documents = await plugin.fetch([id], scope)
+        documents = as_plain(await Deadline.after(seconds).run(plugin.fetch([id], scope), abandoned))
+        hits = [Hit(document=document) for document in documents if id in (document.id, document.parent)]
+        admitted = Admission(query, engine.source_keys[source]).hits(hits)
     except TimeoutError:
         raise SourceTimeout(f"Source {source!r} did not answer within {seconds:g} s.") from None
-    except (ContextRouterError, asyncio.CancelledError):
+    except ContextRouterError:
         raise
     except Exception as error:
-        raise SourceError(f"Source {source!r} failed: {error or type(error).__name__}.") from error
-    query = Query(text="", leg="fetch", scope=scope)
-    hits = [Hit(document=document) for document in documents if id in (document.id, document.parent)]
-    admitted = Admission(query, engine.source_keys[source]).hits(hits)
+        raise SourceError(f"Source {source!r} failed: {text_of(error) or type(error).__name__}.") from error
     return admitted[0].document if admitted else None

@@ -46,6 +46,16 @@ async def ask(page: Page, question: str) -> None:
     await page.until(DONE)
 
 
+async def give_key(page: Page, key: str) -> None:
+    """Type the access key that the page asks for."""
+    await page.until("!document.getElementById('keyed').hidden")
+    page.complaints.clear()  # the browser notes the 401
+    await page.value(
+        f"(k => {{ k.value = {json.dumps(key)}; k.dispatchEvent(new Event('change'))"
+        " })(document.getElementById('key'))"
+    )
+
+
 async def click(page: Page, selector: str) -> None:
     await page.value(f"document.querySelector({selector!r}).click()")
 

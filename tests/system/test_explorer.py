@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.chromium import Page
 from support.example import QUESTION, CommandLine
-from support.explorer import DONE, PICTURES, ask, at, click, loaded, texts
+from support.explorer import DONE, PICTURES, ask, at, click, give_key, loaded, texts
 from support.serving import KEY, ScriptedGenerator, document, key, router, serve_router
 
 from contextrouter import ContextRouter
@@ -227,12 +227,7 @@ async def test_with_keys_the_page_asks_for_one_and_shows_what_it_may_not_see(pag
     settings = key() | {"connectors": {"payroll": {"compartment": "hr"}}}
     async with serve_router(router(settings, connectors=sources)) as server:
         await page.open(at(page, server.url))
-        await page.until("!document.getElementById('keyed').hidden")
-        page.complaints.clear()  # the browser notes the 401
-        await page.value(
-            f"(k => {{ k.value = '{KEY}'; k.dispatchEvent(new Event('change'))"
-            " })(document.getElementById('key'))"
-        )
+        await give_key(page, KEY)
         await page.until("document.querySelectorAll('#sources li').length === 2")
         assert "excluded: outside the caller's scope" in await page.value(
             "document.querySelector('#sources .off').textContent"

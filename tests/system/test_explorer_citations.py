@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.axe import axe_core, axe_faults
 from support.chromium import Page
 from support.example import QUESTION
-from support.explorer import PICTURES, ask, at, search, texts
+from support.explorer import PICTURES, ask, at, give_key, search, texts
 from support.pdf_files import pdf
 from support.serving import KEY, document, key, router, serve_router
 
@@ -57,12 +57,7 @@ async def test_with_a_key_the_page_opens_a_cited_file_itself(page: Page, tmp_pat
     settings = {"rag": {"interpreters": []}, "connectors": notes, "serve": {"files": True}}
     async with serve_router(ContextRouter(settings | key())) as server:
         await page.open(at(page, server.url))
-        await page.until("!document.getElementById('keyed').hidden")
-        page.complaints.clear()  # the browser notes the 401
-        await page.value(
-            f"(k => {{ k.value = '{KEY}'; k.dispatchEvent(new Event('change'))"
-            " })(document.getElementById('key'))"
-        )
+        await give_key(page, KEY)
         await search(page, "narwhal tusk")
         await page.until("!!document.querySelector('#hit-1 h3 a')")
         href = await page.value("document.querySelector('#hit-1 h3 a').href")
@@ -82,12 +77,7 @@ async def test_the_question_is_copied_as_curl_and_as_a_program(page: Page, tmp_p
     """Both ask the same, and neither holds the key."""
     async with serve_router(router(key())) as server:
         await page.open(at(page, server.url))
-        await page.until("!document.getElementById('keyed').hidden")
-        page.complaints.clear()  # the browser notes the 401
-        await page.value(
-            f"(k => {{ k.value = '{KEY}'; k.dispatchEvent(new Event('change'))"
-            " })(document.getElementById('key'))"
-        )
+        await give_key(page, KEY)
         await ask(page, 'what\'s "a"?')
         await page.value("navigator.clipboard.writeText = text => { window.copied = text }")
         for name, command in (("curl", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):

@@ -30,6 +30,7 @@ class Texts:
 
     async def take_turn(self) -> str:
         """Take the turn of the store, where it has turns; return "". If another has it, say who."""
+        # the protocol of stores with turns is that of ingestion, which plugins do not import
         owner: str = await self.store.take_turn() if hasattr(self.store, "take_turn") else ""
         self._has_turn = self._has_turn or not owner
         return owner
