@@ -85,11 +85,12 @@ async def contexts(folder: Path, limit: int) -> list[Asked]:
     return asked
 
 
-async def measure(asked: list[Asked]) -> tuple[float, float, float]:
-    """The share of gold answers that stand in the answer, the mean share of their words, and the share of
-    abstentions where nothing can be answered.
+async def measure(asked: list[Asked]) -> tuple[float, float, float, float]:
+    """The share of gold answers that stand in the answer, the mean share of their words, and the shares of
+    abstentions where nothing can be answered, and where something can.
     """
-    generator, stand, shares, abstained, empty = Extractive(), 0, 0.0, 0, 0
+    generator, stand, shares = Extractive(), 0, 0.0
+    abstained, wrongly, empty = 0, 0, 0
     for question, gold, context in asked:
         messages = [{"role": "system", "content": context}, {"role": "user", "content": question}]
         text = (await generator.complete(messages)).text
@@ -97,11 +98,12 @@ async def measure(asked: list[Asked]) -> tuple[float, float, float]:
             empty += 1
             abstained += NOTHING in text
             continue
+        wrongly += NOTHING in text
         words = stems(gold)
         share = len(words & stems(text)) / len(words)
         stand, shares = stand + (share >= STANDS), shares + share
     answered = len(asked) - empty
-    return stand / answered, shares / answered, abstained / empty
+    return stand / answered, shares / answered, abstained / empty, wrongly / answered
 
 
 def main() -> int:
@@ -119,11 +121,11 @@ def main() -> int:
             asked = asyncio.run(contexts(arguments.data / name, arguments.questions))
             if kept:
                 kept.write_text(json.dumps(asked))
-        stand, mean, abstain = asyncio.run(measure(asked))
+        stand, mean, abstain, wrong = asyncio.run(measure(asked))
         held = held and stand >= least_stand and abstain >= least_abstain
         print(
             f"{name}: {len(asked)} questions; gold answer stands {stand:.3f} (mean share of its words"
-            f" {mean:.3f}), abstains where nothing answers {abstain:.3f}"
+            f" {mean:.3f}), abstains where nothing answers {abstain:.3f}, and wrongly {wrong:.3f}"
         )
     return 0 if held else 1
 

@@ -73,9 +73,9 @@ class Extractive(Generator):
     come near it; of a long block the sentences that come near its best one. A long question of which no block
     holds much is answered from several, each with its title. An attribute of a name is read from the row or
     record of that name, or from facts and entities where no sentence says it. A question for a time is
-    answered by a block with one. It adds no word of its own, and abstains where block and sentence hold less
-    than `coverage` of the words' weight: of a question of up to eight words more, of one with over fourteen
-    less.
+    answered by a block that has one, or a condition, or whose title it names. It adds no word of its own,
+    and abstains where block and sentence hold less than `coverage` of the words' weight: of a question of up
+    to eight words more, of one with over fourteen less.
     """
 
     deviations: Mapping[str, str] = {
