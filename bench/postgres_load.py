@@ -34,6 +34,8 @@ from typing import Any
 import asyncpg
 import psutil
 
+from contextrouter.model import Document
+
 HERE = Path(__file__).resolve().parent
 CPU, WALL, MEGABYTES = 0.65, 0.4, 200
 DIGEST = """
@@ -108,6 +110,70 @@ async def load(path: str) -> None:
     print(json.dumps({**figures, "problems": len(report.skipped), "wall": wall, "client": cpu() - before}))
 
 
+class Listed:
+    """A source that lists so many documents, all in the version that the store has, but for every thousandth,
+    which is gone.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def crawl(self) -> AsyncIterator[Document]:
+        raise NotImplementedError("the store has every version")
+        yield
+
+    async def crawl_since(self, known: Mapping[str, str]) -> AsyncIterator[tuple[str, str, Document | None]]:
+        """Yield id and version of each document, without its content."""
+        for number in range(self.count):
+            if number % 1_000:
+                id, version = f"folder/document-{number:08}.md", f"version{number}"
+                if known.get(id) != version:
+                    raise ValueError(f"{id} has another version in the store")
+                yield id, version, None
+
+
+async def compare_fingerprints(dsn: str, count: int) -> None:
+    """Run a job over a store of so many documents, and print what it took as JSON."""
+    from contextrouter.builtin.providers.postgres import Postgres
+    from contextrouter.ingest import ingest
+    from contextrouter.ingest.document_versions import recipe_digest
+    from contextrouter.ingest.preparation import configuration
+
+    store = Postgres(dsn=dsn, schema="many", embedder=None, statement_timeout=600.0)
+    await store.open()
+    await store.migrate()
+    recipe = recipe_digest(configuration([], None, ()), {})
+    async with store.pool.transaction(write=True) as connection:
+        await connection.execute(
+            "INSERT INTO documents SELECT '', 'x:folder/document-' || lpad(n::text, 8, '0') || '.md', '', '', '',"
+            " 'document', '', '{}', NULL, NULL, encode(sha256(n::text::bytea), 'hex') || '.' || $2 || '.version'"
+            " || n, '' FROM generate_series(0, $1 - 1) AS n",
+            count,
+            recipe,
+        )
+    before, clock = process_time(), perf_counter()
+    report = await ingest(Listed(count), store, [], None, origin="x")
+    wall, cpu = perf_counter() - clock, process_time() - before
+    await store.aclose()
+    figures = {"unchanged": report.unchanged, "deleted": report.deleted, "wall": wall, "client": cpu}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({**figures, "megabytes": peak, "problems": len(report.skipped)}))
+
+
+def fingerprints(dsn: str, count: int) -> int:
+    """Measure the memory of a process that compares so many fingerprints."""
+    command = [sys.executable, str(HERE / "postgres_load.py"), "--dsn", dsn, "--fingerprints", str(count)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    figures = json.loads(output.splitlines()[-1])
+    gone = -(-count // 1_000)
+    print(
+        f"{count:,} fingerprints: {figures['unchanged']:,} unchanged, {figures['deleted']:,} removed,"
+        f" {figures['client']:.1f} CPU s, {figures['wall']:.1f} s; {figures['megabytes']:.0f} MB, at most {MEGABYTES}"
+    )
+    held = (figures["unchanged"], figures["deleted"]) == (count - gone, gone)
+    return 0 if held and figures["megabytes"] < MEGABYTES else 1
+
+
 def server_cpu(postmaster: psutil.Process) -> float:
     """Return the CPU seconds of a server: of the processes that run, and of those that ended."""
     times = postmaster.cpu_times()
@@ -136,7 +202,9 @@ class Bench:
         before = server_cpu(self.postmaster)
         command = [sys.executable, str(HERE / "postgres_load.py"), "--child", str(path)]
         environment = {**os.environ, "PYTHONPATH": f"{checkout}:{write_metadata(self.folder, checkout)}"}
-        output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+        output = subprocess.run(
+            command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
         figures: dict[str, Any] = json.loads(output.splitlines()[-1])
         figures["server"] = server_cpu(self.postmaster) - before
         figures["cpu"] = figures["client"] + figures["server"]
@@ -161,7 +229,10 @@ async def compare(bench: Bench, asked: argparse.Namespace) -> int:
             figures = await bench.run(checkout, **ingest)
             runs[name].append(figures)
             values = "  ".join(f"{key} {figures[key]:.2f}" for key in ("wall", "client", "server", "cpu"))
-            print(f"{name:<16} {figures['documents']} documents {figures['chunks']} chunks  {values}", flush=True)
+            print(
+                f"{name:<16} {figures['documents']} documents {figures['chunks']} chunks  {values}",
+                flush=True,
+            )
     here = {figures["rows"] for name in ways if name != "other" for figures in runs[name]}
     problems = sum(figures["problems"] for each in runs.values() for figures in each)
     print(f"rows: {'equal' if len(here) == 1 else 'DIFFERENT'} in all runs here; {problems} problems")
@@ -191,7 +262,11 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--fingerprints", type=int, default=0)
     parser.add_argument("--child", default="")
+    parser.add_argument("--dsn", default="")
     asked = parser.parse_args()
+    if asked.dsn:
+        asyncio.run(compare_fingerprints(asked.dsn, asked.fingerprints))
+        return 0
     if asked.child:
         asyncio.run(load(asked.child))
         return 0
@@ -199,6 +274,8 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
+        if asked.fingerprints:
+            return fingerprints(started(folder), asked.fingerprints)
         (folder / "notes").mkdir()
         write_documents(folder / "notes", asked.documents)
         dsn = started(folder)

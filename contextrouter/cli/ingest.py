@@ -109,7 +109,9 @@ async def ingest(
             show_removed(removed, dry_run=dry_run, as_json=as_json)
             return OK
         if watching:
-            return await keep_up(router, names or (), every=every, wait=wait, workers=workers, as_json=as_json)
+            return await keep_up(
+                router, names or (), every=every, wait=wait, workers=workers, as_json=as_json
+            )
         with bar(quiet=as_json) as progress:
             reports = await run(
                 router,

@@ -104,9 +104,7 @@ class Changes:
         if content_fingerprint(before or "") == content and not self.options.rebuild:
             self.report.unchanged += 1
             return None
-        return Change(
-            labelled, format_fingerprint(content, self.recipe, version), stored=before is not None
-        )
+        return Change(labelled, format_fingerprint(content, self.recipe, version), stored=before is not None)
 
     def _label(self, document: Document) -> Document | None:
         """Return the document with the labels of the job and its id in the store."""

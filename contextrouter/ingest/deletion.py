@@ -16,10 +16,7 @@ _Ids = Mapping[str | None, Sequence[str]]
 
 
 async def delete_vanished(
-    plugins: JobPlugins,
-    options: JobOptions,
-    stored: StoredFingerprints,
-    report: Report,
+    plugins: JobPlugins, options: JobOptions, stored: StoredFingerprints, report: Report
 ) -> None:
     """Delete the documents of this origin that the source did not list, under every tenant.
 
@@ -92,7 +89,9 @@ def _doubt(vanished: _Ids, stored: StoredFingerprints, options: JobOptions) -> s
     tenants = None if named is None else [named]
     total = stored.count_all(options.origin, tenants)
     if not stored.count_listed():
-        reason = f"the source lists no document, and the store has {stored.count_stored(options.origin, tenants)}"
+        reason = (
+            f"the source lists no document, and the store has {stored.count_stored(options.origin, tenants)}"
+        )
     elif len(lost) > options.remove_at_most * total:
         reason = (
             f"{len(lost)} of {total} documents would go, because the source no longer has them: more than"

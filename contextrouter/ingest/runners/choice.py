@@ -50,7 +50,9 @@ class Runners:
                 f"store {job.to!r} can be filled by one process only; set `workers = 0`, or use a store such"
                 " as `postgres`.",
             )
-        if made := [f"{kind} {name!r}" for kind, name in _needed(self.settings, job) if self._by_hand(kind, name)]:
+        if made := [
+            f"{kind} {name!r}" for kind, name in _needed(self.settings, job) if self._by_hand(kind, name)
+        ]:
             self._refuse(
                 name,
                 f"{made[0]} was made by hand, and workers make their plugins from settings; set `workers ="

@@ -77,7 +77,9 @@ def encode_change(change: Change) -> msgspec.Raw:
     """
     document = change.document
     if document.metadata:
-        document = document.replace(metadata={name: _pack(value) for name, value in document.metadata.items()})
+        document = document.replace(
+            metadata={name: _pack(value) for name, value in document.metadata.items()}
+        )
     sent = SentChange(document=document, fingerprint=change.fingerprint, stored=change.stored)
     return msgspec.Raw(msgspec.json.encode(sent))
 
@@ -174,4 +176,3 @@ def merge(report: Report, part: Report) -> None:
         setattr(report, name, getattr(report, name) + getattr(part, name))
     report.skipped.extend(part.skipped)
     report.changes.extend(part.changes)
-

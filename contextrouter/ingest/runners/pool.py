@@ -17,18 +17,15 @@ from contextrouter.errors import IngestError
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.report import Progress
-from contextrouter.ingest.runners.messages import (
-    decode_reply,
-    encode_change,
-    encode_work,
-    merge,
-)
+from contextrouter.ingest.runners.messages import decode_reply, encode_change, encode_work, merge
 
 _log = logging.getLogger("contextrouter")
 DOCUMENTS, CHARACTERS = 32, 200_000
 """What one message holds at most. A longer document has a message of its own."""
 ATTEMPTS = 3
-"""How often a document may end its worker, and how often a worker may die before it begins."""
+"""How often a document that was put aside may end its worker."""
+STARTS = 5
+"""How often a worker may die before it begins."""
 
 
 class WorkerDied(Exception):
@@ -79,16 +76,22 @@ class WorkerPool:
 
 
 class PooledRunner:
-    """The runner of one job whose documents the workers of a pool store."""
+    """The runner of one job whose documents the workers of a pool store.
+
+    A worker may die of a document, or of something else. So a batch is sent twice, then each document of it
+    alone. One that is alone when its worker dies is put aside, and tried again when all others are stored.
+    """
 
     def __init__(self, pool: WorkerPool, job: str, options: JobOptions) -> None:
         self.pool, self.job, self.options = pool, job, options
+        self.suspects: Batch = []
 
     async def run(self, changes: AsyncGenerator[Change, None], progress: Progress) -> None:
         """Send the changes to the workers, and add what they reply to the report. The order of documents may
         differ from that of the source.
         """
         queue: asyncio.Queue[Batch] = asyncio.Queue(len(self.pool.places))
+        self.suspects = []
         try:
             async with asyncio.TaskGroup() as group:
                 for place in self.pool.places:
@@ -99,45 +102,48 @@ class PooledRunner:
                     await queue.put([])
         except* IngestError as failures:
             raise failures.exceptions[0] from failures.exceptions[0].__cause__
+        for item in self.suspects:
+            await self._try_suspect(item, progress)
 
-    async def _serve(
-        self, place: _Place, queue: asyncio.Queue[Batch], progress: Progress
-    ) -> None:
+    async def _serve(self, place: _Place, queue: asyncio.Queue[Batch], progress: Progress) -> None:
         """Have the worker of one place do what is in the queue."""
+        while batch := await queue.get():
+            done = False
+            for _ in range(2 if len(batch) > 1 else 0):
+                done = done or await self._do(place, batch, progress)
+            for item in batch if not done else ():
+                if not await self._do(place, [item], progress):
+                    self.suspects.append(item)
+
+    async def _try_suspect(self, item: Item, progress: Progress) -> None:
+        for _ in range(ATTEMPTS):
+            if await self._do(self.pool.places[0], [item], progress):
+                return
+        progress.report.skip(
+            item.id,
+            f"ended its worker {ATTEMPTS} times ({self.pool.places[0].cause}) and was left out; what is stored"
+            " of it stays",
+        )
+
+    async def _do(self, place: _Place, batch: Batch, progress: Progress) -> bool:
+        """Have a batch stored. False: its worker died."""
+        body = encode_work(self.job, self.options, [item.change for item in batch])
         try:
-            while batch := await queue.get():
-                await self._do(place, batch, progress)
+            reply = decode_reply(await place.work(body))
+        except WorkerDied as error:
+            _log.warning("A worker of job %r ended (%s); its documents are sent again.", self.job, error)
+            return False
         except BaseException:
             await place.kill()  # it may be in the middle of a message
             raise
-
-    async def _do(self, place: _Place, batch: Batch, progress: Progress) -> None:
-        """Have a batch stored. If its worker dies twice, each document is sent alone."""
-        body = encode_work(self.job, self.options, [item.change for item in batch])
-        cause = ""
-        for attempt in range(ATTEMPTS):
-            try:
-                reply = decode_reply(await place.work(body))
-            except WorkerDied as error:
-                _log.warning("A worker of job %r ended (%s); its documents are sent again.", self.job, error)
-                if len(batch) > 1 and attempt:
-                    for item in batch:
-                        await self._do(place, [item], progress)
-                    return
-                cause = str(error)
-                continue
-            if reply.error:
-                raise IngestError(reply.error, document=reply.document)
-            merge(progress.report, reply.report)
-            progress.send()
-            return
-        problem = f"ended its worker {ATTEMPTS} times ({cause}) and was left out; what is stored of it stays"
-        progress.report.skip(batch[0].id, problem)
+        if reply.error:
+            raise IngestError(reply.error, document=reply.document)
+        merge(progress.report, reply.report)
+        progress.send()
+        return True
 
 
-async def _batches(
-    changes: AsyncGenerator[Change, None], progress: Progress
-) -> AsyncGenerator[Batch, None]:
+async def _batches(changes: AsyncGenerator[Change, None], progress: Progress) -> AsyncGenerator[Batch, None]:
     """Yield the changes in batches. One that no message can hold is reported."""
     batch: Batch = []
     length = 0
@@ -163,30 +169,31 @@ class _Place:
     def __init__(self, make: Callable[[], PoolWorker]) -> None:
         self._make = make
         self._worker: PoolWorker | None = None
+        self.cause = ""  # how the last worker died
 
     async def work(self, body: bytes) -> bytes:
         """Return the reply of the worker. Raises WorkerDied, and IngestError if none starts."""
         worker = self._worker or await self._start()
         try:
             return await worker.work(body)
-        except WorkerDied:
+        except WorkerDied as error:
+            self.cause = str(error)
             await self.kill()
             raise
 
     async def _start(self) -> PoolWorker:
-        cause = ""
-        for _ in range(ATTEMPTS):
+        for _ in range(STARTS):
             self._worker = worker = self._make()
             try:
                 reply = decode_reply(await worker.start())
             except WorkerDied as error:
-                cause = str(error)
+                self.cause = str(error)
                 await self.kill()
                 continue
             if reply.error:
                 raise IngestError(f"A worker cannot read its settings: {reply.error}")
             return worker
-        raise IngestError(f"Workers of the ingestion do not start: {cause}. What they wrote is above.")
+        raise IngestError(f"Workers of the ingestion do not start: {self.cause}. What they wrote is above.")
 
     async def stop(self) -> None:
         """End the worker, after it has closed its plugins."""

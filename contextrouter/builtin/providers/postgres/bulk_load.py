@@ -8,6 +8,7 @@ builds them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -29,6 +30,7 @@ IndexAfterLoad: TypeAlias = bool | Literal["auto"]
 COMPLETE, PUT_OFF = "complete", "missing until the load ends: searches read every row"
 """What `status()` says of the indexes."""
 _NOTE = "load"  # key in `meta`; its value is the time when indexes were first left out
+_AT_ONCE = 2  # indexes that are built at the same time
 _LOCK_SECONDS = 5  # how long a drop waits for searches; new ones queue behind it
 
 
@@ -90,49 +92,54 @@ async def left_out(connection: Connection) -> bool:
     return bool(await schema.read_meta(connection, _NOTE))
 
 
-async def end(pool: Pool, options: BulkLoad, target: Wanted) -> list[str]:
-    """Build the indexes that a load left out; return their names. Searches go on; writes wait.
+async def end(pool: Pool, options: BulkLoad, target: Wanted) -> None:
+    """Build the indexes that a load left out, two at a time. Searches go on; writes wait.
 
-    All are built in one transaction: what breaks off leaves none half-built, and the note stays.
+    An index is whole or not there. If one cannot be built, the note stays.
     """
     try:
         async with pool.transaction() as connection:
             if not await left_out(connection):
-                return []
+                return
             size = int(await schema.read_meta(connection, "dimensions") or 0)
             needed = await index_tuning.missing(connection, target)
     except NoStore:
-        return []
-    statements = [sql for change in needed for sql in index_tuning.first_statements(pool, change, size, target)]
-    log.info("Building %d indexes after the load.", len(statements))
+        return
+    log.info("Building %d indexes after the load.", len(needed))
+    at_once = asyncio.Semaphore(_AT_ONCE)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for change in needed:
+                sql = index_tuning.first_statement(pool, change, size, target)
+                tasks.create_task(_build(pool, options, sql, at_once))
+    except* SourceError as errors:
+        raise errors.exceptions[0] from errors.exceptions[0].__cause__
     async with pool.alone() as connection:
-        await _build(connection, pool, options, statements)
-    return [change.name for change in needed]
+        await connection.execute(f'ANALYZE "{pool.schema}".chunks')
+        await forget(connection, pool)
 
 
-async def _build(connection: Any, pool: Pool, options: BulkLoad, statements: list[str]) -> None:
-    """Run the statements. Several processes share memory of the system, of which a container may have
-    little; without it one process builds them.
+async def _build(pool: Pool, options: BulkLoad, sql: str, at_once: asyncio.Semaphore) -> None:
+    """Build an index. Several processes share memory of the system, of which a container may have little;
+    without it one process builds it.
     """
     import asyncpg
 
-    for workers in dict.fromkeys((options.max_parallel_maintenance_workers, 0)):
-        try:
-            async with connection.transaction():
-                await connection.execute(
-                    "SELECT set_config('maintenance_work_mem', $1, true),"
-                    " set_config('max_parallel_maintenance_workers', $2, true)",
-                    options.maintenance_work_mem,
-                    str(workers),
-                )
-                for sql in statements:
+    async with at_once, pool.alone() as connection:
+        for workers in dict.fromkeys((options.max_parallel_maintenance_workers, 0)):
+            try:
+                async with connection.transaction():
+                    await connection.execute(
+                        "SELECT set_config('maintenance_work_mem', $1, true),"
+                        " set_config('max_parallel_maintenance_workers', $2, true)",
+                        options.maintenance_work_mem,
+                        str(workers),
+                    )
                     await connection.execute(sql)
-                await forget(connection, pool)
-            break
-        except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError):
-            if not workers:
-                raise
-    await connection.execute(f'ANALYZE "{pool.schema}".chunks')
+                return
+            except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError):
+                if not workers:
+                    raise
 
 
 async def forget(connection: Any, pool: Pool) -> None:

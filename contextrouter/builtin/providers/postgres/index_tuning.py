@@ -156,12 +156,12 @@ async def missing(connection: Connection, target: Wanted) -> list[Change]:
     return [item for item in await changes(connection, target) if item.missing]
 
 
-def first_statements(pool: Pool, needed: Change, size: int, target: Wanted) -> list[str]:
-    """Statements that build an index that is not there, inside a transaction."""
+def first_statement(pool: Pool, needed: Change, size: int, target: Wanted) -> str:
+    """The statement that builds an index that is not there, inside a transaction."""
     at = (f'"{pool.schema}"', pool.extension)
     if needed.name in GIN:
-        return [f"CREATE INDEX {needed.name} ON {at[0]}.chunks USING {needed.definition}"]
-    return [index_sql(needed.leg, size, needed.definition, target.precision, at=at)]
+        return f"CREATE INDEX {needed.name} ON {at[0]}.chunks USING {needed.definition}"
+    return index_sql(needed.leg, size, needed.definition, target.precision, at=at)
 
 
 async def _state(connection: Connection, name: str) -> tuple[str, bool | None]:
