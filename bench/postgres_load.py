@@ -202,10 +202,10 @@ class Bench:
         before = server_cpu(self.postmaster)
         command = [sys.executable, str(HERE / "postgres_load.py"), "--child", str(path)]
         environment = {**os.environ, "PYTHONPATH": f"{checkout}:{write_metadata(self.folder, checkout)}"}
-        output = subprocess.run(
-            command, env=environment, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
-        figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+        ran = await asyncio.to_thread(
+            subprocess.run, command, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        )
+        figures: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
         figures["server"] = server_cpu(self.postmaster) - before
         figures["cpu"] = figures["client"] + figures["server"]
         connection = await asyncpg.connect(self.dsn)

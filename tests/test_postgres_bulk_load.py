@@ -14,7 +14,7 @@ from support.postgres_server import open_store, run
 from support.stores import entry, ids
 
 from contextrouter import Embedder
-from contextrouter.builtin.providers.postgres import Postgres, bulk_load, maintenance
+from contextrouter.builtin.providers.postgres import Postgres, index_building, maintenance
 from contextrouter.errors import IngestError
 from contextrouter.ingest import ingest
 from contextrouter.model import Document
@@ -63,8 +63,10 @@ async def test_the_first_load_builds_the_indexes_at_its_end() -> None:
         found: dict[str, Any] = {}
 
         async def meanwhile() -> None:
-            while (await store.stats())["chunks"] < 4:
-                await asyncio.sleep(0.01)
+            for _ in range(6_000):
+                if (await store.stats())["chunks"] == 4:
+                    break
+                await asyncio.sleep(0.02)
             found["indexes"] = await indexes(store)
             found["status"] = (await store.status())["indexes"]
             found["vector"] = await ids(store, "", "vector", vector=[0.0, 1.0], limit=1)
@@ -128,7 +130,9 @@ async def test_a_load_that_died_is_mended_by_the_next_run_or_by_tune() -> None:
         assert (await store.status())["indexes"] == "complete"
         assert (await indexes(store), await store.tune()) == (ALL, [])
         await load(store, Pages("aaa"), remove=True)
-        await bulk_load.begin(store.pool, bulk_load.BulkLoad(**{**OPTIONS, "index_after_load": True}), None)
+        await index_building.begin(
+            store.pool, index_building.BulkLoad(**{**OPTIONS, "index_after_load": True}), None
+        )
         assert await indexes(store) == []
         report = await load(store, Pages("aaa"))
         assert (report.unchanged, await indexes(store)) == (1, ALL)
@@ -163,7 +167,7 @@ async def test_searches_that_go_on_keep_their_indexes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An index that somebody reads cannot be dropped: the load goes on beside it."""
-    monkeypatch.setattr(bulk_load, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(index_building, "_LOCK_SECONDS", 0.1)
     async with open_store(index_after_load=True) as store:
         await store.upsert([entry("d", "aaa", vector=[1.0, 0.0])])
         reader = await asyncpg.connect(store.pool.dsn)
@@ -183,7 +187,7 @@ async def test_without_shared_memory_one_process_builds_the_indexes(monkeypatch:
         await store.begin_load(None)
         await store.upsert([entry("d", "aaa", vector=[1.0, 0.0])])
         workers: list[str] = []
-        monkeypatch.setattr(bulk_load, "_AT_ONCE", 1)
+        monkeypatch.setattr(index_building, "_AT_ONCE", 1)
         alone = store.pool.alone
 
         class Cramped:

@@ -22,7 +22,7 @@ from contextrouter.ingest import run
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.runners.choice import Runners
-from contextrouter.ingest.runners.messages import decode_work, encode_change, encode_work, received
+from contextrouter.ingest.runners.worker_messages import decode_work, encode_change, encode_work, received
 from contextrouter.model import Document, Fact
 
 
@@ -104,9 +104,10 @@ async def test_a_store_that_hangs_for_a_time_is_waited_for(tmp_path: Path, dsn: 
         await blocking.execute(f'LOCK TABLE "{name}".documents IN EXCLUSIVE MODE')
         task = asyncio.create_task(ingested(path))
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO documents%'"
-        async with asyncio.timeout(120):
-            while not task.done() and not (await execute(waiting))[0]["count"]:
-                await asyncio.sleep(0.02)
+        for _ in range(6_000):
+            if task.done() or (await execute(waiting))[0]["count"]:
+                break
+            await asyncio.sleep(0.02)
         assert not task.done()
     assert (await task).changed == 1
     await blocking.close()

@@ -11,9 +11,9 @@ import msgspec
 
 from contextrouter.contracts import Entry, SupportsModel, SupportsVectors
 from contextrouter.errors import IngestError
+from contextrouter.ingest.document_queue import PreparedDocument
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.preparation import leg_text
-from contextrouter.ingest.document_queue import PreparedDocument
 from contextrouter.ingest.report import Report
 from contextrouter.model import Document, Vector
 from contextrouter.runtime.plugin_calls import containment

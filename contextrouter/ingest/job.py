@@ -131,11 +131,11 @@ class JobRun:
 
     async def _read(self) -> AsyncGenerator[Change, None]:
         """Yield the changes. Before the first one the store learns how many may come."""
-        begun = self.options.dry_run
+        announced = self.options.dry_run
         async with aclosing(self.changes.read()) as changes:
             async for change in changes:
-                if not begun:
-                    begun = True
+                if not announced:
+                    announced = True
                     await begin_load(self.plugins.store, self._expected())
                 yield change
 

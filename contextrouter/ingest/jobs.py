@@ -81,8 +81,7 @@ async def run(
         wiring = Wiring(router, stack)
         plugins = {name: await wiring.plugins(name, job) for name, job in jobs.items()}
         runners = Runners(router, stack, workers)
-        for name, job in jobs.items():
-            runners.check(name, job, plugins[name])
+        runners.check(jobs, plugins)
         stores = {job.to: plugins[name].store for name, job in jobs.items()}
         if not dry_run:
             for name, store in sorted(stores.items()):
@@ -91,17 +90,16 @@ async def run(
         if rebuild and not dry_run:
             stores = await _begin_anew(router, jobs, plugins, stack, remove=remove)
         for name, job in jobs.items():
-            options = JobOptions(
-                origin=job.origin or name,
-                job=name,
-                labels={label: value for label in LABELS if (value := getattr(job, label))},
-                remove_at_most=router.settings.ingestion.remove_at_most,
-                **how,
-            )
+            options = _job_options(name, job, remove_at_most=router.settings.ingestion.remove_at_most, **how)
             filling = plugins[name]._replace(store=stores[job.to])
             runner = await runners.runner(name, job, filling, options)
             reports[name] = await JobRun(filling, options, _job_progress(progress, name), runner).execute()
     return reports
+
+
+def _job_options(name: str, job: Job, **how: Any) -> JobOptions:
+    labels = {label: value for label in LABELS if (value := getattr(job, label))}
+    return JobOptions(origin=job.origin or name, job=name, labels=labels, **how)
 
 
 def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:

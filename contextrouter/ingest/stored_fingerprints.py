@@ -90,47 +90,47 @@ class StoredFingerprints:
     def _insert(self, rows: Iterable[tuple[str | None, str, str]]) -> None:
         self._database.execute("BEGIN")
         self._database.executemany(
-            _STORED, ((_key(id), _key(tenant), fingerprint) for tenant, id, fingerprint in rows)
+            _STORED, ((_encode_key(id), _encode_key(tenant), fingerprint) for tenant, id, fingerprint in rows)
         )
         self._database.execute("COMMIT")
 
     def fingerprint(self, tenant: str | None, id: str) -> str | None:
         """Return the stored fingerprint of a document; None: it is not stored."""
         sql = "SELECT fingerprint FROM documents WHERE id = ? AND tenant = ?"
-        row = self._database.execute(sql, (_key(id), _key(tenant))).fetchone()
+        row = self._database.execute(sql, (_encode_key(id), _encode_key(tenant))).fetchone()
         return row[0] if row else None
 
     def owners(self, id: str) -> list[tuple[str | None, str]]:
         """Return the (tenant, fingerprint) of every stored document with this id."""
         sql = "SELECT tenant, fingerprint FROM documents WHERE id = ? AND fingerprint IS NOT NULL"
-        rows = self._database.execute(sql, (_key(id),))
-        return [(_text(tenant) or None, fingerprint) for tenant, fingerprint in rows.fetchall()]
+        rows = self._database.execute(sql, (_encode_key(id),))
+        return [(_decode_key(tenant) or None, fingerprint) for tenant, fingerprint in rows.fetchall()]
 
     def add_listed(self, tenant: str | None, id: str) -> bool:
         """Note that the source lists a document. False: it did so before."""
-        return self._database.execute(_LISTED, (_key(id), _key(tenant))).rowcount == 1
+        return self._database.execute(_LISTED, (_encode_key(id), _encode_key(tenant))).rowcount == 1
 
     def is_listed(self, id: str) -> bool:
         """Whether the source lists the document, under any tenant."""
         sql = "SELECT 1 FROM documents WHERE id = ? AND listed = 1 LIMIT 1"
-        return self._database.execute(sql, (_key(id),)).fetchone() is not None
+        return self._database.execute(sql, (_encode_key(id),)).fetchone() is not None
 
     def documents(self, origin: str, *, listed: bool | None = None) -> Iterator[tuple[str | None, str]]:
         """Yield the (tenant, id) of the stored documents of an origin; with `listed`, only those that the
         source lists, or does not list.
         """
-        last: tuple[bytes, bytes] = (b"", b"")
+        position: tuple[bytes, bytes] = (b"", b"")
         rule = "" if listed is None else f" AND listed = {int(listed)}"
         while True:
             rows = self._database.execute(
                 f"SELECT id, tenant FROM documents WHERE (id, tenant) > (?, ?) AND id >= ? AND id < ?{rule}"  # noqa: S608 - the rule is a fragment from here
                 " AND fingerprint IS NOT NULL ORDER BY id, tenant LIMIT ?",
-                (*last, *_range(origin), _PAGE),
+                (*position, *_range(origin), _PAGE),
             ).fetchall()
-            yield from ((_text(tenant) or None, _text(id)) for id, tenant in rows)
+            yield from ((_decode_key(tenant) or None, _decode_key(id)) for id, tenant in rows)
             if len(rows) < _PAGE:
                 return
-            last = rows[-1]
+            position = rows[-1]
 
     def count_stored(self, origin: str, tenants: Collection[str | None] | None = None) -> int:
         """Return how many ids of an origin are stored, under these tenants (None: under any)."""
@@ -146,7 +146,7 @@ class StoredFingerprints:
         return int(self._database.execute(sql).fetchone()[0])
 
     def _count(self, origin: str, tenants: Collection[str | None] | None, otherwise: str) -> int:
-        keys = [] if tenants is None else [_key(tenant) for tenant in tenants]
+        keys = [] if tenants is None else [_encode_key(tenant) for tenant in tenants]
         owned = "1" if tenants is None else f"tenant IN ({', '.join('?' * len(keys))})"
         sql = (
             "SELECT count(*) FROM (SELECT id FROM documents WHERE id >= ? AND id < ? AND"  # noqa: S608 - fragments from here; values are bound
@@ -168,11 +168,11 @@ class StoredVersions(Mapping[str, str]):
         return self._owner(id)[1]
 
     def __iter__(self) -> Iterator[str]:
-        last = None
+        previous = None
         for _, id in self._stored.documents(self._origin):
-            if id != last and (name := id.partition(":")[2]) in self:
+            if id != previous and (name := id.partition(":")[2]) in self:
                 yield name
-            last = id
+            previous = id
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -197,10 +197,10 @@ def _range(origin: str) -> tuple[bytes, bytes]:
     return f"{origin}:".encode(), f"{origin};".encode()
 
 
-def _key(text: str | None) -> bytes:
+def _encode_key(text: str | None) -> bytes:
     """Return a text as it is stored: it may hold lone surrogates, which SQLite takes in no text."""
     return (text or "").encode("utf-8", "surrogatepass")
 
 
-def _text(key: bytes) -> str:
+def _decode_key(key: bytes) -> str:
     return key.decode("utf-8", "surrogatepass")

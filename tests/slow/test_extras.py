@@ -136,7 +136,7 @@ assert tokens.verify(jwt.encode(claims, key, "EdDSA")).scope.ceiling == "interna
 RAY = """
 import asyncio
 from contextlib import AsyncExitStack
-from contextrouter.ingest.runners.messages import Setup, decode_reply, encode_setup
+from contextrouter.ingest.runners.worker_messages import Setup, decode_reply, encode_setup
 from contextrouter.ingest.runners.ray_cluster import RayWorker, connect
 
 async def main():

@@ -9,10 +9,10 @@ from typing import Any
 
 from contextrouter.errors import SettingsError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.ingest.runners.messages import Setup, encode_setup
 from contextrouter.ingest.runners.pool import PooledRunner, PoolWorker, WorkerPool
 from contextrouter.ingest.runners.processes import ProcessWorker
 from contextrouter.ingest.runners.protocol import Runner, SupportsManyWriters
+from contextrouter.ingest.runners.worker_messages import Setup, encode_setup
 from contextrouter.ingest.survey import surveying
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Job, Settings
@@ -39,10 +39,13 @@ class Runners:
             return self.workers
         return self.settings.ingestion.workers if job.workers is None else job.workers
 
-    def check(self, name: str, job: Job, plugins: JobPlugins) -> None:
-        """Raise SettingsError for a job whose workers cannot fill its store, or cannot be given its plugins."""
-        if not self.count(job):
-            return
+    def check(self, jobs: Mapping[str, Job], plugins: Mapping[str, JobPlugins]) -> None:
+        """Raise SettingsError for a job whose workers cannot fill its store, or cannot make its plugins."""
+        for name, job in jobs.items():
+            if self.count(job):
+                self._check_job(name, job, plugins[name])
+
+    def _check_job(self, name: str, job: Job, plugins: JobPlugins) -> None:
         store = plugins.store
         if not (isinstance(store, SupportsManyWriters) and store.many_writers):
             self._refuse(
@@ -50,12 +53,12 @@ class Runners:
                 f"store {job.to!r} can be filled by one process only; set `workers = 0`, or use a store such"
                 " as `postgres`.",
             )
-        if made := [
+        if by_hand := [
             f"{kind} {name!r}" for kind, name in _needed(self.settings, job) if self._by_hand(kind, name)
         ]:
             self._refuse(
                 name,
-                f"{made[0]} was made by hand, and workers make their plugins from settings; set `workers ="
+                f"{by_hand[0]} was made by hand, and workers make their plugins from settings; set `workers ="
                 " 0`, or describe it in the settings.",
             )
         if not self.settings.tables:
@@ -107,8 +110,8 @@ class Runners:
             if not any(self._by_hand(kind, other) for kind, other in _needed(self.settings, job))
         }
         zone: Mapping[str, Any] = tables.get("rag", {})
-        kept = {key: zone[key] for key in INHERITED if key in zone}
-        return {**sent, "ingest": jobs, **({"rag": kept} if kept else {})}
+        inherited = {key: zone[key] for key in INHERITED if key in zone}
+        return {**sent, "ingest": jobs, **({"rag": inherited} if inherited else {})}
 
 
 def _needed(settings: Settings, job: Job) -> Iterator[tuple[str, str]]:
@@ -118,13 +121,13 @@ def _needed(settings: Settings, job: Job) -> Iterator[tuple[str, str]]:
     embedder = store.options.get("embedder", "default") if store else None
     if isinstance(embedder, str) and embedder:
         pending.append(("embedder", embedder))
-    seen = set[tuple[str, str]]()
+    visited = set[tuple[str, str]]()
     while pending:
         kind, name = key = pending.pop()
-        if key in seen:
+        if key in visited:
             continue
-        seen.add(key)
+        visited.add(key)
         yield key
         instance = settings.instances(kind).get(name)
         if instance is not None:
-            pending += [(other, instance.options[option]) for option, other in instance.references.items()]
+            pending += [(kind, instance.options[option]) for option, kind in instance.references.items()]

@@ -1,6 +1,6 @@
 """A pool of workers: sends them documents in batches, and sends them again when a worker dies.
 
-A store replaces a document whole, so work that is done twice leaves the same rows. A document that ends its
+A store reslots a document whole, so work that is done twice leaves the same rows. A document that ends its
 worker again and again is reported, and the others are stored.
 """
 
@@ -17,7 +17,7 @@ from contextrouter.errors import IngestError
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.report import Progress
-from contextrouter.ingest.runners.messages import decode_reply, encode_change, encode_work, merge
+from contextrouter.ingest.runners.worker_messages import decode_reply, encode_change, encode_work, merge
 
 _log = logging.getLogger("contextrouter")
 DOCUMENTS, CHARACTERS = 32, 200_000
@@ -66,13 +66,13 @@ class WorkerPool:
     """The workers of a run, which serve its jobs one after the other. `make` makes a worker."""
 
     def __init__(self, size: int, make: Callable[[], PoolWorker]) -> None:
-        self.places = [_Place(make) for _ in range(size)]
+        self.slots = [_Slot(make) for _ in range(size)]
 
     async def aclose(self) -> None:
         """End all workers."""
         async with asyncio.TaskGroup() as group:
-            for place in self.places:
-                group.create_task(place.stop())
+            for slot in self.slots:
+                group.create_task(slot.stop())
 
 
 class PooledRunner:
@@ -90,51 +90,51 @@ class PooledRunner:
         """Send the changes to the workers, and add what they reply to the report. The order of documents may
         differ from that of the source.
         """
-        queue: asyncio.Queue[Batch] = asyncio.Queue(len(self.pool.places))
+        queue: asyncio.Queue[Batch] = asyncio.Queue(len(self.pool.slots))
         self.suspects = []
         try:
             async with asyncio.TaskGroup() as group:
-                for place in self.pool.places:
-                    group.create_task(self._serve(place, queue, progress))
-                async for batch in _batches(changes, progress):
+                for slot in self.pool.slots:
+                    group.create_task(self._serve(slot, queue, progress))
+                async for batch in _group_changes(changes, progress):
                     await queue.put(batch)
-                for _ in self.pool.places:
+                for _ in self.pool.slots:
                     await queue.put([])
         except* IngestError as failures:
             raise failures.exceptions[0] from failures.exceptions[0].__cause__
         for item in self.suspects:
             await self._try_suspect(item, progress)
 
-    async def _serve(self, place: _Place, queue: asyncio.Queue[Batch], progress: Progress) -> None:
-        """Have the worker of one place do what is in the queue."""
+    async def _serve(self, slot: _Slot, queue: asyncio.Queue[Batch], progress: Progress) -> None:
+        """Have the worker of one slot do what is in the queue."""
         while batch := await queue.get():
             done = False
             for _ in range(2 if len(batch) > 1 else 0):
-                done = done or await self._do(place, batch, progress)
+                done = done or await self._do(slot, batch, progress)
             for item in batch if not done else ():
-                if not await self._do(place, [item], progress):
+                if not await self._do(slot, [item], progress):
                     self.suspects.append(item)
 
     async def _try_suspect(self, item: Item, progress: Progress) -> None:
         for _ in range(ATTEMPTS):
-            if await self._do(self.pool.places[0], [item], progress):
+            if await self._do(self.pool.slots[0], [item], progress):
                 return
         progress.report.skip(
             item.id,
-            f"ended its worker {ATTEMPTS} times ({self.pool.places[0].cause}) and was left out; what is stored"
+            f"ended its worker {ATTEMPTS} times ({self.pool.slots[0].cause}) and was left out; what is stored"
             " of it stays",
         )
 
-    async def _do(self, place: _Place, batch: Batch, progress: Progress) -> bool:
+    async def _do(self, slot: _Slot, batch: Batch, progress: Progress) -> bool:
         """Have a batch stored. False: its worker died."""
         body = encode_work(self.job, self.options, [item.change for item in batch])
         try:
-            reply = decode_reply(await place.work(body))
+            reply = decode_reply(await slot.work(body))
         except WorkerDied as error:
             _log.warning("A worker of job %r ended (%s); its documents are sent again.", self.job, error)
             return False
         except BaseException:
-            await place.kill()  # it may be in the middle of a message
+            await slot.kill()  # it may be in the middle of a message
             raise
         if reply.error:
             raise IngestError(reply.error, document=reply.document)
@@ -143,7 +143,9 @@ class PooledRunner:
         return True
 
 
-async def _batches(changes: AsyncGenerator[Change, None], progress: Progress) -> AsyncGenerator[Batch, None]:
+async def _group_changes(
+    changes: AsyncGenerator[Change, None], progress: Progress
+) -> AsyncGenerator[Batch, None]:
     """Yield the changes in batches. One that no message can hold is reported."""
     batch: Batch = []
     length = 0
@@ -163,8 +165,8 @@ async def _batches(changes: AsyncGenerator[Change, None], progress: Progress) ->
         yield batch
 
 
-class _Place:
-    """A place in the pool: its worker is started with the first work, and again when it died."""
+class _Slot:
+    """A slot of the pool: its worker is started with the first work, and again when it died."""
 
     def __init__(self, make: Callable[[], PoolWorker]) -> None:
         self._make = make

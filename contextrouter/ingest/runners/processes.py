@@ -7,14 +7,16 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
+from contextrouter.ingest.runners.ingest_worker import LENGTH
 from contextrouter.ingest.runners.pool import WorkerDied
-from contextrouter.ingest.runners.worker import LENGTH
 
 START_SECONDS = 120.0
 """How long a process may take to import the package and to read its settings."""
 STOP_SECONDS = 10.0
 """How long a process may take to close its plugins before it is killed."""
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from contextrouter.ingest.runners.worker import main; main()"
+_PROGRAM = (
+    "import sys; sys.path[:] = {path!r}; from contextrouter.ingest.runners.ingest_worker import main; main()"
+)
 
 
 class ProcessWorker:

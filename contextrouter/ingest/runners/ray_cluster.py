@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import AsyncExitStack
 from typing import Any
 
 from contextrouter.errors import IngestError, MissingDependency
-from contextrouter.ingest.runners.messages import Reply, encode_reply
+from contextrouter.ingest.runners.ingest_worker import Worker
 from contextrouter.ingest.runners.pool import WorkerDied
-from contextrouter.ingest.runners.worker import Worker
+from contextrouter.ingest.runners.worker_messages import Reply, encode_reply
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.threads import work_aside
 
+REACH_SECONDS = 5.0
+"""How long a cluster may take to accept a connection."""
+_HOST = re.compile(r"(?:ray://)?\[?([\w.:-]+?)\]?:(\d{1,5})")
 STOP_SECONDS = 10.0
 """How long an actor may take to close its plugins before it is killed."""
 
@@ -30,17 +34,32 @@ async def connect(address: str, stack: AsyncExitStack) -> None:
     if ray.is_initialized():
         return
     try:
+        await _reach(address)
         await work_aside(_connect, ray, address)
     except Exception as error:  # nothing was stored or removed yet
         raise IngestError(
-            f"No Ray cluster is at {address!r}: {mask(str(error).splitlines()[0])}; start one with `ray start"
+            f"No Ray cluster is at {address!r}: {_first_line(error)}; start one with `ray start"
             ' --head`, or set `[ingest] ray_address = "local"`.'
         ) from error
     stack.callback(ray.shutdown)
 
 
+async def _reach(address: str) -> None:
+    """Raise OSError or TimeoutError where nothing answers at a host and port: Ray would try for minutes."""
+    if match := _HOST.fullmatch(address):
+        async with asyncio.timeout(REACH_SECONDS):
+            _, writer = await asyncio.open_connection(match[1], int(match[2]))
+        writer.close()
+        await writer.wait_closed()
+
+
 def _connect(ray: Any, address: str) -> None:
     ray.init(address=address, include_dashboard=False, log_to_driver=True, logging_level=logging.WARNING)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return mask(lines[0]) if lines else type(error).__name__
 
 
 class WorkerActor:
@@ -96,7 +115,7 @@ class RayWorker:
         try:
             reply: bytes = await method.remote(*values)
         except self._ray.exceptions.RayError as error:
-            raise WorkerDied(mask(str(error).strip().splitlines()[0])) from error
+            raise WorkerDied(_first_line(error)) from error
         return reply
 
     async def stop(self) -> None:

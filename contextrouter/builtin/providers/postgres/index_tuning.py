@@ -64,7 +64,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     definition: str
     index: str = ""  # its name, where it is not that of a vector leg
-    missing: bool = False  # there is none at all
+    absent: bool = False  # there is none at all
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ def change(leg: str, rows: int, size: int, current: str, valid: bool, target: Wa
         reason = _reason_for_none(rows, size, target)
         return Change(leg=leg, reason=f"{reason}: the index goes", definition="") if current else None
     if not current:
-        return Change(leg=leg, reason=_MISSING, definition=definition, missing=True)
+        return Change(leg=leg, reason=_MISSING, definition=definition, absent=True)
     if not valid:
         return Change(leg=leg, reason=_BROKEN, definition=definition)
     if f"USING {target.index} " not in current or f"{target.precision}_cosine_ops" not in current:
@@ -153,7 +153,7 @@ async def missing(connection: Connection, target: Wanted) -> list[Change]:
     """The indexes that the settings want and that are not there at all; those of pg_textsearch are left
     out.
     """
-    return [item for item in await changes(connection, target) if item.missing]
+    return [item for item in await changes(connection, target) if item.absent]
 
 
 def first_statement(pool: Pool, needed: Change, size: int, target: Wanted) -> str:
@@ -187,7 +187,7 @@ async def changes(connection: Connection, target: Wanted, *, ranks: bool = False
         if not valid:
             reason = _MISSING if valid is None else _BROKEN
             needed.append(
-                Change(leg="text", reason=reason, definition=definition, index=name, missing=valid is None)
+                Change(leg="text", reason=reason, definition=definition, index=name, absent=valid is None)
             )
     _, valid = await _state(connection, "chunks_words")
     if ranks and not valid:

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from contextrouter.builtin.providers.postgres import bulk_load, index_tuning, lookup, schema
-from contextrouter.builtin.providers.postgres.bulk_load import BulkLoad
+from contextrouter.builtin.providers.postgres import index_building, index_tuning, lookup, schema
 from contextrouter.builtin.providers.postgres.connection_pool import Pool
+from contextrouter.builtin.providers.postgres.index_building import BulkLoad
 from contextrouter.contracts import Provider
 
 if TYPE_CHECKING:
@@ -48,26 +48,26 @@ class Maintained(Provider):
 
     async def fingerprint_pages(self) -> AsyncIterator[Sequence[tuple[str | None, str, str]]]:
         """Yield the (tenant, id, fingerprint) of all documents, page by page."""
-        last = ("", "")
+        position = ("", "")
         while True:
             rows: list[Any] = await self.pool.answer(
-                partial(_fingerprints, tenant=last[0], id=last[1]), missing=[]
+                partial(_fingerprints, tenant=position[0], id=position[1]), missing=[]
             )
             if rows:
                 yield [(row["tenant"] or None, row["id"], row["fingerprint"]) for row in rows]
             if len(rows) < _PAGE:
                 return
-            last = (rows[-1]["tenant"], rows[-1]["id"])
+            position = (rows[-1]["tenant"], rows[-1]["id"])
 
     async def begin_load(self, documents: int | None) -> None:
         """Prepare for a run that stores at most so many documents (None: nobody knows): vectors and terms may
         be indexed at its end.
         """
-        await bulk_load.begin(self.pool, self._load, documents)
+        await index_building.begin(self.pool, self._load, documents)
 
     async def end_load(self) -> None:
         """Build the indexes that this load, or one that died, left out."""
-        await bulk_load.end(self.pool, self._load, self._wanted)
+        await index_building.end(self.pool, self._load, self._wanted)
 
     async def migrate(self) -> Sequence[int]:
         """Bring the schema up to date; return the versions made. A newer schema is an error, and stays."""
@@ -81,8 +81,8 @@ class Maintained(Provider):
             versions = await schema.versions(connection)
             if not versions["schema"]:
                 return versions
-            put_off = await bulk_load.left_out(connection)
-            indexes = bulk_load.PUT_OFF if put_off else bulk_load.COMPLETE
+            put_off = await index_building.left_out(connection)
+            indexes = index_building.PUT_OFF if put_off else index_building.COMPLETE
             return {**versions, "indexes": indexes, **await lookup.stats(connection)}
 
     async def tune(self, *, apply: bool = False) -> Sequence[str]:
@@ -91,10 +91,10 @@ class Maintained(Provider):
         """
         async with self.pool.transaction() as connection:
             changes = await index_tuning.changes(connection, self._wanted, ranks=self._ranks)
-            put_off = await bulk_load.left_out(connection)
+            put_off = await index_building.left_out(connection)
         if apply and changes:
             await index_tuning.apply(self.pool, changes, self._wanted)
         if apply and put_off:
             async with self.pool.transaction(write=True) as connection:
-                await bulk_load.forget(connection, self.pool)
+                await index_building.clear_note(connection, self.pool)
         return [f"{c.leg}: {c.reason}{'; ' + c.definition if c.definition else ''}" for c in changes]

@@ -16,8 +16,8 @@ from contextrouter.builtin.providers.job_runs import KEY, add_run_times, add_run
 from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.postgres import (
-    bulk_load,
     entity_vectors,
+    index_building,
     index_tuning,
     lookup,
     mentions_leg,
@@ -28,6 +28,8 @@ from contextrouter.builtin.providers.postgres import (
 )
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
+from contextrouter.builtin.providers.postgres.index_building import BulkLoad, IndexAfterLoad
+from contextrouter.builtin.providers.postgres.index_tuning import Wanted
 from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
 from contextrouter.builtin.providers.postgres.job_run_cache import JobRunCache
 from contextrouter.builtin.providers.postgres.maintenance import Maintained
@@ -85,7 +87,7 @@ class Postgres(Maintained):
         ef_construction: int = 64,
         ef_search: int = 200,
         exact_below: int = 10_000,
-        index_after_load: bulk_load.IndexAfterLoad = "auto",
+        index_after_load: IndexAfterLoad = "auto",
         maintenance_work_mem: str = "256MB",
         max_parallel_maintenance_workers: int = 2,
         pool_size: int = 10,
@@ -101,18 +103,12 @@ class Postgres(Maintained):
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
         weights = checked_weights(title_weight, path_weight, body_weight)
         self._weights, self._factor = text_leg.rank_weights(*weights)
-        self._usual = weights == USUAL
-        self._words = Words(text_search, languages)
-        built = {"m": m, "ef_construction": ef_construction}
-        self._wanted = index_tuning.Wanted(index=index, precision=precision, **built)
+        self._usual, self._words = weights == USUAL, Words(text_search, languages)
+        self._wanted = Wanted(index=index, precision=precision, m=m, ef_construction=ef_construction)
         index_tuning.check_range("ef_search", ef_search, 1, 1000)
         index_tuning.check_range("exact_below", exact_below, 0, 10_000_000)
         self._exact_below, self._ef_search = exact_below, ef_search
-        self._load = bulk_load.BulkLoad(
-            index_after_load=index_after_load,
-            maintenance_work_mem=maintenance_work_mem,
-            max_parallel_maintenance_workers=max_parallel_maintenance_workers,
-        )
+        self._load = BulkLoad(index_after_load, maintenance_work_mem, max_parallel_maintenance_workers)
         self.pool = Pool(
             dsn=dsn,
             schema=schema,
@@ -122,10 +118,8 @@ class Postgres(Maintained):
             statement_cache_size=statement_cache_size,
             target_session_attrs=target_session_attrs,
         )
-        self._ingest_lock, self._means = IngestLock(self.pool), MeanCache()
-        self._model: tuple[str, int] = ("", 0)
+        self._ingest_lock, self._means, self._runs = IngestLock(self.pool), MeanCache(), JobRunCache()
         self.entity_threshold = check_threshold(entity_threshold)
-        self._runs = JobRunCache()
 
     @classmethod
     def example(cls) -> Self:
@@ -229,7 +223,7 @@ class Postgres(Maintained):
             await schema.keep_note(connection, "text_search", self._words.note)
             self._words.refuse_others(await schema.read_meta(connection, "text_search"))
             first = await write.note_dimensions(connection, rows, *self._model)
-            if first and not await bulk_load.left_out(connection):
+            if first and not await index_building.left_out(connection):
                 for sql in index_tuning.first_indexes(first, self._wanted):
                     await connection.execute(sql)
             await write.upsert(connection, rows)

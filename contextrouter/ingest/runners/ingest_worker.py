@@ -23,7 +23,13 @@ from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.report import Progress
 from contextrouter.ingest.runners.local import LocalRunner
-from contextrouter.ingest.runners.messages import Reply, decode_setup, decode_work, encode_reply, received
+from contextrouter.ingest.runners.worker_messages import (
+    Reply,
+    decode_setup,
+    decode_work,
+    encode_reply,
+    received,
+)
 from contextrouter.model import Document
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.registry import Registry

@@ -34,7 +34,7 @@ _AT_ONCE = 2  # indexes that are built at the same time
 _LOCK_SECONDS = 5  # how long a drop waits for searches; new ones queue behind it
 
 
-class BulkLoad(msgspec.Struct, frozen=True, kw_only=True):
+class BulkLoad(msgspec.Struct, frozen=True):
     """When indexes are built after a load, and with what. Raises ValueError for values out of range."""
 
     index_after_load: IndexAfterLoad
@@ -116,7 +116,7 @@ async def end(pool: Pool, options: BulkLoad, target: Wanted) -> None:
         raise errors.exceptions[0] from errors.exceptions[0].__cause__
     async with pool.alone() as connection:
         await connection.execute(f'ANALYZE "{pool.schema}".chunks')
-        await forget(connection, pool)
+        await clear_note(connection, pool)
 
 
 async def _build(pool: Pool, options: BulkLoad, sql: str, at_once: asyncio.Semaphore) -> None:
@@ -142,6 +142,6 @@ async def _build(pool: Pool, options: BulkLoad, sql: str, at_once: asyncio.Semap
                     raise
 
 
-async def forget(connection: Any, pool: Pool) -> None:
+async def clear_note(connection: Any, pool: Pool) -> None:
     """Note that no index is missing because of a load."""
     await connection.execute(f'DELETE FROM "{pool.schema}".meta WHERE key = $1', _NOTE)
