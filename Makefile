@@ -40,7 +40,7 @@ test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbo
 	$(PIP) --no-deps 'axe-playwright-python>=0.1.8' # for the script of axe-core alone
 	$(BIN)/python -m pytest tests/system
 
-test-slow: $(VENV)/test ## what takes long: each extra alone; clients in JavaScript, which need npm and chromium
+test-slow: $(VENV)/test ## what takes long: each extra and each adapter alone; clients in JavaScript, which need npm and chromium
 	$(BIN)/python -m pytest -s tests/slow
 
 check: $(VENV)/check ## lint, format, types, layers, licences and lower bounds of every extra

@@ -224,8 +224,8 @@ class RetrieverSource(Connector):
         document = Document(
             id=id or sha256(content.encode("utf-8", "surrogatepass")).hexdigest(),
             content=content,
-            title=_text(plain.get("title")),
-            url=_text(plain.get("url")),
+            title=_text_or_empty(plain.get("title")),
+            url=_text_or_empty(plain.get("url")),
             metadata=plain,
             untrusted=self.untrusted,
         )
@@ -243,5 +243,5 @@ class RetrieverSource(Connector):
         return min(max(number, low), high) if isfinite(number) else None
 
 
-def _text(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""

@@ -113,14 +113,14 @@ def test_metadata_is_json_and_none_of_it_imitates_ours():
 
 
 def test_numbers_of_numpy_become_plain_numbers():
-    class Numpy(Connector):
+    class _Numpy(Connector):
         async def search(self, query: Query) -> Sequence[Hit]:
             from contextrouter import Document as Found
 
             found = Found(id="a", content="The tide.", metadata={"depth": np.float32(0.5)})
             return [Hit(document=found, score=0.25)]
 
-    with Portal(lambda: ContextRouter(connectors={"numpy": Numpy()})) as portal:
+    with Portal(lambda: ContextRouter(connectors={"numpy": _Numpy()})) as portal:
         (found,) = ContextRouterRetriever(router=portal).invoke("tide")
     assert type(found.metadata["metadata"]["depth"]) is float
     assert found.metadata["metadata"]["depth"] == 0.5

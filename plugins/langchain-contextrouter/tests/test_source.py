@@ -89,12 +89,12 @@ async def test_a_retriever_that_blocks_is_timed_out_and_the_others_answer():
 
 
 async def test_a_retriever_that_raises_is_reported():
-    class Broken(BaseRetriever):
+    class _Broken(BaseRetriever):
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
             raise ConnectionError("no such harbour")
 
     for asynchronous in (False, True):
-        context = await route(FromLangChain(Broken(), asynchronous=asynchronous))
+        context = await route(FromLangChain(_Broken(), asynchronous=asynchronous))
         (report,) = [report for report in context.coverage if report.source == "lc"]
         assert (report.status, "no such harbour" in report.error) == ("error", True)
 
@@ -108,11 +108,11 @@ async def test_a_vector_store_is_asked_for_as_many_as_the_router_wants():
 
 
 async def test_relevance_scores_of_a_vector_store_arrive():
-    class Scored(InMemoryVectorStore):
+    class _Scored(InMemoryVectorStore):
         def _select_relevance_score_fn(self) -> Any:
             return lambda similarity: (similarity + 1) / 2
 
-    store = Scored(DeterministicFakeEmbedding(size=8))
+    store = _Scored(DeterministicFakeEmbedding(size=8))
     store.add_documents([Document(id=f"v{n}", page_content=f"tide {n}") for n in range(3)])
     context = await route(FromLangChain(store), "tide 1", tables={})
     assert context.envelopes[0].document.id == "v1"
@@ -156,14 +156,14 @@ def test_something_else_than_a_retriever_is_refused():
 
 
 async def test_what_build_returns_is_checked_and_tried_again_with_the_next_question():
-    class Later(FromLangChain):
+    class _Later(FromLangChain):
         built = 0
 
         def build(self) -> Any:
             self.built += 1
             return "notes" if self.built == 1 else Given(documents=[Document(id="x", page_content="tide")])
 
-    source = Later()
+    source = _Later()
     with pytest.raises(TypeError, match="not a str"):
         await source.open()
     context = await route(source, tables={})
