@@ -58,7 +58,7 @@ class Endless(Retriever):
 
     def ask(self, text: str) -> Sequence[Found]:
         self.asked.set()
-        self.release.wait(60)
+        self.release.wait(10)
         return []
 
 
@@ -220,6 +220,14 @@ async def test_a_retriever_that_blocks_never_blocks_the_loop():
         "other": "timeout",
     }
     assert [envelope.document.id for envelope in context.envelopes] == ["n"]
+
+
+async def test_a_document_comes_once_and_takes_one_place_of_the_limit():
+    source = FromOther(Retriever(*[Found(f"Otters swim {n}.", id="ab"[n > 1]) for n in range(4)]))
+    await source.open()
+    hits = await source.search(Query(text="otters", limit=2))
+    assert [hit.document.content for hit in hits] == ["Otters swim 0.", "Otters swim 2."]
+    await source.aclose()
 
 
 async def test_filters_are_checked_before_the_limit():

@@ -43,7 +43,7 @@ class Waiting:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, Any]:
-        self.release.wait(60)
+        self.release.wait(10)
         return {"documents": []}
 
 

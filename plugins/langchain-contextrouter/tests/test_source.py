@@ -48,7 +48,7 @@ class Waiting(BaseRetriever):
     release: threading.Event
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        self.release.wait(60)
+        self.release.wait(10)
         return []
 
 

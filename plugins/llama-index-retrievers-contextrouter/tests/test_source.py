@@ -50,7 +50,7 @@ class Waiting(BaseRetriever):
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        self.release.wait(60)
+        self.release.wait(10)
         return []
 
 
