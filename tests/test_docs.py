@@ -34,8 +34,8 @@ from contextrouter.settings.sections import NAMED, OF_ALL, SECTIONS, route_field
 
 README = ROOT / "README.md"
 OTHERS = [ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TUTORIAL = ROOT / "docs" / "plugin-tutorial.md"  # test_tutorial.py types it along
-RUN_HERE = [page for page in OTHERS if page != TUTORIAL]
+TUTORIALS = [ROOT / "docs" / f"{name}.md" for name in ("plugin-tutorial", "tutorial")]  # typed along elsewhere
+RUN_HERE = [page for page in OTHERS if page not in TUTORIALS]
 PAGES = [README, *OTHERS]
 PLAIN = [
     README,
