@@ -43,7 +43,9 @@ class Diagram:
         )
         spans = "".join(
             f'<tspan x="{left + width / 2:g}" y="{top + 20 + LINE * number}" class="{style}">{escape(line)}</tspan>'
-            for number, (line, style) in enumerate(zip(lines, ("first", *["small"] * len(lines)), strict=False))
+            for number, (line, style) in enumerate(
+                zip(lines, ("first", *["small"] * len(lines)), strict=False)
+            )
         )
         self.parts.append(f"<text>{spans}</text>")
 
@@ -63,7 +65,9 @@ class Diagram:
         path = " ".join(f"{a},{b}" for a, b in points)
         down = before == x
         head = f"{x - 4},{y - 7} {x + 4},{y - 7}" if down else f"{x - 7},{y - 4} {x - 7},{y + 4}"
-        self.parts.append(f'<polyline class="arrow" points="{path}"/><polygon class="head" points="{x},{y} {head}"/>')
+        self.parts.append(
+            f'<polyline class="arrow" points="{path}"/><polygon class="head" points="{x},{y} {head}"/>'
+        )
 
     def svg(self) -> str:
         """Return the whole picture."""

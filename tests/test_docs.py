@@ -34,7 +34,9 @@ from contextrouter.settings.sections import NAMED, OF_ALL, SECTIONS, route_field
 
 README = ROOT / "README.md"
 OTHERS = [ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TUTORIALS = [ROOT / "docs" / f"{name}.md" for name in ("plugin-tutorial", "tutorial")]  # typed along elsewhere
+TUTORIALS = [
+    ROOT / "docs" / f"{name}.md" for name in ("plugin-tutorial", "tutorial")
+]  # typed along elsewhere
 RUN_HERE = [page for page in OTHERS if page not in TUTORIALS]
 PAGES = [README, *OTHERS]
 PLAIN = [

@@ -109,9 +109,10 @@ def test_nothing_in_the_site_is_loaded_from_elsewhere(configuration: Any):
     for name, path in PAGES.items():
         text = path.read_text("utf-8")
         assert "```mermaid" not in text, name
-        assert re.findall(r"!\[[^\]]*\]\(\w+:|<(?:script|img|iframe|link)\b", CODE.sub("", FENCE.sub("", text))) == [], (
-            name
-        )
+        assert (
+            re.findall(r"!\[[^\]]*\]\(\w+:|<(?:script|img|iframe|link)\b", CODE.sub("", FENCE.sub("", text)))
+            == []
+        ), name
 
 
 def test_the_api_reference_has_every_public_name_once():

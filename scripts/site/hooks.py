@@ -60,6 +60,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     def inline(picture: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(page.file.dest_uri, "..", picture[2]))
         svg = (ROOT / "docs" / path).read_text("utf-8")
-        return svg.replace("<svg ", f'<svg data-search-exclude role="img" aria-label="{escape(picture[1])}" ', 1)
+        return svg.replace(
+            "<svg ", f'<svg data-search-exclude role="img" aria-label="{escape(picture[1])}" ', 1
+        )
 
     return PICTURE.sub(inline, html)

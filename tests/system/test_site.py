@@ -63,6 +63,11 @@ def address(built: Path) -> Iterator[str]:
     server.server_close()
 
 
+def pages_of(built: Path) -> list[str]:
+    """The addresses of all pages, relative to that of the site."""
+    return sorted(path.parent.relative_to(built).as_posix() for path in built.rglob("index.html"))
+
+
 async def resize(page: Page, width: int, height: int) -> None:
     await page.call(
         "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
@@ -78,7 +83,7 @@ def elsewhere(page: Page, address: str) -> list[str]:
 async def test_no_page_asks_another_host_or_is_wider_than_a_telephone(
     built: Path, address: str, tmp_path: Path
 ):
-    pages = sorted(path.parent.relative_to(built).as_posix() for path in built.rglob("index.html"))
+    pages = pages_of(built)
     assert len(pages) > 40
     async with browser(tmp_path) as page:
         await resize(page, NARROW, 844)
