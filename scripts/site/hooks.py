@@ -16,6 +16,7 @@ from mkdocs.structure.pages import Page
 from page_sources import API, OUTSIDE, ROOT, api_pages
 
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(#[^)\s]*)?(?=\))")
+CELL = re.compile(r"<td[ >].*?</td>", re.S)
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>')
 
 
@@ -55,7 +56,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put each diagram into the page, where it takes the colours of the page."""
+    """Put each diagram into the page, where it takes the colours of the page, and show `\\|` in a cell as `|`."""
 
     def inline(picture: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(page.file.dest_uri, "..", picture[2]))
@@ -64,4 +65,4 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
             "<svg ", f'<svg data-search-exclude role="img" aria-label="{escape(picture[1])}" ', 1
         )
 
-    return PICTURE.sub(inline, html)
+    return CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), PICTURE.sub(inline, html))

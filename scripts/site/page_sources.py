@@ -17,6 +17,9 @@ OUTSIDE = {
     "plugins/README.md": "plugins.md",
     "settings.toml": "settings-example.md",
     "tests/CASES.md": "cases.md",
+} | {
+    f"plugins/{path.parent.name}/README.md": f"{path.parent.name}.md"
+    for path in sorted((ROOT / "plugins").glob("*/README.md"))
 }
 API = "api.md"
 # A row of the table of docs/api.md: a title, the module, and the names of it.

@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,8 +21,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from markdown_it import MarkdownIt
 from support.chromium import Page, browser
 from support.example import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts" / "site"))
+
+from page_sources import OUTSIDE
 
 NARROW = 390  # pixels: a telephone
 PICTURES = Path(os.environ.get("PICTURES", ""))  # a folder for screenshots, to be looked at
@@ -30,6 +37,12 @@ SEARCHED = {
     "circuit breaker": ("glossary", "settings", "faq"),
     "ACL": ("permissions",),
     "reranker": ("ranking", "settings", "plugin-reference", "writing-plugins"),
+}
+
+
+TAGS = re.compile(r"<(li|ul|ol|table|tr|td|h[1-6]|blockquote|em|strong|img|hr)\b")
+SOURCES = {path: path for path in sorted(path.name for path in (ROOT / "docs").glob("*.md"))} | {
+    page: f"../{path}" for path, page in OUTSIDE.items() if path.endswith(".md")
 }
 
 
@@ -78,6 +91,27 @@ def elsewhere(page: Page, address: str) -> list[str]:
     """What the page asked of another host; data in the page itself is no request."""
     own = (address, "data:", "about:", "blob:")
     return [url for url in page.asked if not url.startswith(own)]
+
+
+def tags(html: str) -> Counter[str]:
+    """Count what a page is made of."""
+    return Counter(TAGS.findall(html))
+
+
+@pytest.mark.parametrize("page", SOURCES)
+def test_a_page_has_the_same_lists_and_tables_as_elsewhere(built: Path, page: str):
+    """The builder of the site reads Markdown in another way than CommonMark: it wants a blank line before a list,
+    and four spaces within one. Each page shows the same in both.
+    """
+    text = (ROOT / "docs" / SOURCES[page]).read_text("utf-8")
+    expected = tags(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+    name = "index.html" if page == "index.md" else f"{page.removesuffix('.md')}/index.html"
+    html = (built / name).read_text("utf-8")
+    shown = html[html.index("<article") : html.index("</article>")].partition('<div class="md-source-file')[0]
+    for diagram in re.findall(r"<svg [^>]*class=\"diagram.*?</svg>", shown, re.S):
+        shown = shown.replace(diagram, "<img>")
+    assert tags(re.sub(r"<svg .*?</svg>", "", shown, flags=re.S)) == expected
+    assert r"\|" not in "".join(re.findall(r"<td[ >].*?</td>", shown, re.S))
 
 
 async def test_no_page_asks_another_host_or_is_wider_than_a_telephone(
