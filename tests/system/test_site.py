@@ -27,7 +27,7 @@ from support.example import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts" / "site"))
 
-from page_sources import OUTSIDE
+from page_sources import OUTSIDE, api_pages
 
 NARROW = 390  # pixels: a telephone
 PICTURES = Path(os.environ.get("PICTURES", ""))  # a folder for screenshots, to be looked at
@@ -112,6 +112,15 @@ def test_a_page_has_the_same_lists_and_tables_as_elsewhere(built: Path, page: st
         shown = shown.replace(diagram, "<img>")
     assert tags(re.sub(r"<svg .*?</svg>", "", shown, flags=re.S)) == expected
     assert r"\|" not in "".join(re.findall(r"<td[ >].*?</td>", shown, re.S))
+
+
+def test_the_api_reference_describes_each_public_name_and_the_fields_of_results(built: Path):
+    for path, page in api_pages().items():
+        html = (built / path.removesuffix(".md") / "index.html").read_text("utf-8")
+        assert [name for name in page.names if f'id="{page.module}.{name}"' not in html] == [], path
+    results = (built / "api" / "results" / "index.html").read_text("utf-8")
+    assert 'id="contextrouter.Document.snippet"' in results
+    assert "<p>stored; does not depend on the query</p>" in results  # the comment behind the field
 
 
 async def test_no_page_asks_another_host_or_is_wider_than_a_telephone(
