@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -93,14 +93,15 @@ def spans(text: str) -> list[tuple[int, int]]:
     return [(at + start, at + end) for at, word in words for start, end in within[word].spans]
 
 
-def starts(text: str) -> Iterator[int]:
-    """Where each token of `text` starts, in characters, in order."""
+def starts(text: str, begin: int = 0) -> list[int]:
+    """Where each token of `text` starts, in characters, in order; `begin` is added to each."""
     tokenizer = _tokenizer()
     if tokenizer is None:
-        return (match.start() for match in re.finditer(_ESTIMATED, text))
-    words = [(match.start(), match[0]) for match in re.finditer(_WORD, text)]
+        return [begin + match.start() for match in re.finditer(_ESTIMATED, text)]
+    words = [(begin + match.start(), match[0]) for match in re.finditer(_WORD, text)]
     within = _pieces_of(tokenizer, {word for _, word in words})
-    return (at + start for at, word in words for start, _ in within[word].spans)
+    offsets = {word: [start for start, _ in pieces.spans] for word, pieces in within.items()}
+    return [at + start for at, word in words for start in offsets[word]]
 
 
 def parts(text: str, position: int) -> bool:
