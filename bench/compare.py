@@ -9,7 +9,8 @@ are taken without any. Each is taken in a process of its own (`compare_work.py`)
 other in turns, so that a busy machine slows both.
 
 Each checkout fills stores of its own by its ingestion: transforms `chunk` and `keywords`, embedder `static`;
-questions are asked with default settings. Printed are the median CPU seconds of both, the median of the
+questions are asked with default settings. What the process that parses files takes is printed beside the
+ingestion: it is that of other packages. Printed are the median CPU seconds of both, the median of the
 rounds' ratios, the bytes of the stores, and how many answers have the same documents in the same order.
 Exits 1 when a ratio is above its limit.
 """
@@ -143,7 +144,9 @@ class Comparison:
         folder = next(folder for folder in corpora.unpacked(self.data, BUILD) if folder.name == "chunker-docs")
         rows = self.take("files", folder, "STORE", store="files", fresh=True)
         old, new = ("{documents} documents, {chunks} chunks".format(**row) for row in rows[0])
-        self.show("ingestion", _seconds(rows), "s", f"{old}; {new}")
+        parsing = [statistics.median(row[which]["parsing"] for row in rows) for which in (0, 1)]
+        beside = f"in processes that parse {parsing[0]:.2f} s; {parsing[1]:.2f} s"
+        self.show("ingestion", _seconds(rows), "s", f"{old}; {new}; {beside}")
 
     def cold(self) -> None:
         """Compare the first answer of a new process."""

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 # Vowel signs and other marks belong to the letter before; `re` does not count them as letters.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
 _MARKS += "\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
-_WORD = re.compile(rf"[^\W_][\w{_MARKS}]*(?:['’.&+#/-][^\W_][\w{_MARKS}]*)*[+#]*")
-_BREAK = re.compile(rf"[^\w\s{_MARKS}'’&+#/-]|\n\s*\n")
+_WORD_OR_BREAK = re.compile(
+    rf"[^\W_][\w{_MARKS}]*(?:['’&+#/-][^\W_][\w{_MARKS}]*)*[+#]*|[^\w\s{_MARKS}'’&+#/-]|\n\s*\n"
+)
 # Chinese and Japanese write no spaces: runs of ideographs or katakana, separated by frequent function
 # characters.
 _CJK = re.compile(f"[{KANA}{IDEOGRAPHS}]")
@@ -166,21 +167,20 @@ def _word_weights(frequency: Mapping[str, int], words_of: Mapping[str, list[str]
 def _word_runs(text: str) -> list[tuple[list[str], bool]]:
     """Return runs of at most 4 content words, and whether a run is a name (capitals inside a sentence)."""
     runs: list[tuple[list[str], bool]] = []
-    for part in _BREAK.split(text):
-        words: list[str] = []
-        begins = True
-        for word in _WORD.findall(part):
-            if _content(word):
-                words.append(word)
-                continue
-            if not word.isascii() and _CJK.search(word):
-                runs += [([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1]]
-            if words:
-                runs.append(_classify_run(words, begins))
-                words = []
-            begins = False
+    words: list[str] = []
+    begins = True
+    for word in _WORD_OR_BREAK.findall(text):
+        if _content(word):
+            words.append(word)
+            continue
+        if not word.isascii() and _CJK.search(word):
+            runs += [([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1]]
         if words:
             runs.append(_classify_run(words, begins))
+            words = []
+        begins = not word[0].isalnum()  # a break: a sentence, or part of one, begins
+    if words:
+        runs.append(_classify_run(words, begins))
     return runs
 
 
@@ -189,7 +189,8 @@ def _content(word: str) -> bool:
     """Whether a word may stand in a phrase. Of what has ideographs, short runs are phrases of their own."""
     if not word.isascii() and _CJK.search(word):
         return False
-    return word.casefold() not in WEAK_WORDS and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
+    long_enough = 2 <= len(word) <= _LONGEST_RUN[0] and word[0].isalnum()
+    return long_enough and word.casefold() not in WEAK_WORDS and not word.isnumeric()
 
 
 def _classify_run(words: list[str], begins: bool) -> tuple[list[str], bool]:
