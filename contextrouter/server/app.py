@@ -33,6 +33,7 @@ from contextrouter.server.logs import log, trace_id
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.mcp_server.http import McpEndpoint, mcp_installed
 from contextrouter.server.openapi import DESCRIPTION
+from contextrouter.server.worker import ALONE, Worker
 
 GONE = 499
 """The status in the log when the client goes away before it has its answer."""
@@ -49,9 +50,14 @@ class Server(ServerState):
     """
 
     def __init__(
-        self, router: ContextRouter, before: Server | None = None, *, agents_only: bool = False
+        self,
+        router: ContextRouter,
+        before: Server | None = None,
+        *,
+        worker: Worker = ALONE,
+        agents_only: bool = False,
     ) -> None:
-        super().__init__(router, before)
+        super().__init__(router, before, worker)
         self.exchanges: dict[Exchange, asyncio.Task[Any]] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -218,6 +224,7 @@ class Server(ServerState):
         if not endpoint.limited:
             return await endpoint.handle(exchange)
         exchange.places.enter_context(self.limits.admit(exchange.caller))
+        await self.limits.take(exchange.caller)
         await exchange.read(endpoint)
         return await endpoint.handle(exchange)
 
