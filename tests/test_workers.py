@@ -19,7 +19,7 @@ from contextrouter import ContextRouter
 from contextrouter.errors import SettingsError
 from contextrouter.server import serve, serve_workers
 from contextrouter.server.listening.workers import pause_after
-from contextrouter.server.worker import Worker
+from contextrouter.server.worker_share import Worker
 
 ASK = {"question": "what?"}
 SAMPLE = re.compile(r"(?m)^(contextrouter_\w+)(?:\{([^}]*)\})? (\S+)$")

@@ -90,9 +90,7 @@ class RedisTier:
         token = secrets.token_hex(8)
         async with asyncio.timeout(self._timeout):
             milliseconds = max(1, int(seconds * 1000))
-            taken = await self._client.set(
-                self._flights + address.hex(), token, px=milliseconds, nx=True
-            )
+            taken = await self._client.set(self._flights + address.hex(), token, px=milliseconds, nx=True)
         return token if taken else ""
 
     async def unlock(self, address: bytes, token: str) -> None:

@@ -62,14 +62,14 @@ class ResultCache:
         if hit is not None:
             return hit
         started = monotonic()
-        context, joined = await self._flights.run(key, until, lambda: self._look_up(key, until, compute), _cut_short)
+        context, joined = await self._flights.run(
+            key, until, lambda: self._look_up(key, until, compute), _cut_short
+        )
         return (
             mark_cached(context, JOINED, monotonic() - started) if joined and not context.cached else context
         )
 
-    async def _look_up(
-        self, key: bytes, until: float, compute: Callable[[], Awaitable[Context]]
-    ) -> Context:
+    async def _look_up(self, key: bytes, until: float, compute: Callable[[], Awaitable[Context]]) -> Context:
         cached = await self._fetch(key)
         if cached is not None:
             return cached
@@ -103,8 +103,7 @@ class ResultCache:
         """Wait while another process computes this answer, for at most half of the time that is left: it may
         have died. Return what unlocks the key (None: nothing), and whether there was a wait.
         """
-        left = until - monotonic()
-        give_up, pause = monotonic() + WAIT_SHARE * left, FIRST_PAUSE
+        give_up, pause = monotonic() + WAIT_SHARE * (until - monotonic()), FIRST_PAUSE
         waited = False
         while (token := await self.tiers.lock(key, until - monotonic())) == "":
             waited = True

@@ -81,7 +81,7 @@ class Tier(Protocol):
 
 
 @runtime_checkable
-class SupportsLocks(Protocol):
+class SupportsLocks(Tier, Protocol):
     """A tier of several processes, in which one of them can say that it computes an entry."""
 
     async def lock(self, address: bytes, seconds: float) -> str:
@@ -209,7 +209,8 @@ class Tiers:
             self._counts["skipped"] += 1
 
     async def _put(self, key: bytes, encode: Callable[[], bytes], expires: float) -> None:
-        assert self.outer is not None and self._threads is not None
+        assert self.outer is not None  # or nothing is queued up
+        assert self._threads is not None
         entry = await self._threads.run(self._encode_entry, key, encode, expires)
         ttl = expires - time()
         if ttl > 0:

@@ -42,7 +42,7 @@ async def serve(
     check_server_packages()
     from contextrouter.server import logs, serve
     from contextrouter.server.listening.workers import supervise
-    from contextrouter.server.worker import ALONE
+    from contextrouter.server.worker_share import ALONE
 
     router = options.open_router(settings)
     reloaded = logs.configure_for(router)
@@ -54,9 +54,7 @@ async def serve(
     if count > 1:
         await supervise(router.settings, count, host=host, port=port, listening=listening)
     else:
-        await serve(
-            router, host=host, port=port, listening=listening, reloaded=reloaded, worker=ALONE
-        )
+        await serve(router, host=host, port=port, listening=listening, reloaded=reloaded, worker=ALONE)
     return OK
 
 
@@ -70,8 +68,8 @@ def _show_start(settings: Settings, address: str, workers: int) -> None:
     if settings.serve.explorer:
         terminal.say((f"{address}/explorer", "bold"), ("   ask, and see how the answer came about", "dim"))
     if workers > 1:
-        rates = "Redis counts the rates" if settings.cache.tier == "redis" else "and of the rates"
-        share = f"   each takes 1/{workers} of max_requests, max_running and max_connections; {rates}"
+        rates = "; Redis counts the rates" if settings.cache.tier == "redis" else ", and of the rates"
+        share = f"   each takes 1/{workers} of max_requests, max_running and max_connections{rates}"
         terminal.say((f"{workers} workers", "bold"), (share, "dim"))
 
 

@@ -33,7 +33,7 @@ from contextrouter.server.logs import log, trace_id
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.mcp_server.http import McpEndpoint, mcp_installed
 from contextrouter.server.openapi import DESCRIPTION
-from contextrouter.server.worker import ALONE, Worker
+from contextrouter.server.worker_share import ALONE, Worker
 
 GONE = 499
 """The status in the log when the client goes away before it has its answer."""

@@ -21,7 +21,7 @@ from contextrouter.server.metrics import Metrics
 from contextrouter.server.rate_limits import RequestLimits, make_slots
 from contextrouter.server.readiness import SourcePings
 from contextrouter.server.request_schema import decode_body
-from contextrouter.server.worker import ALONE, Worker
+from contextrouter.server.worker_share import ALONE, Worker
 
 OPENAI = tuple(
     f"/v1/{name}"

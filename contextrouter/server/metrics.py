@@ -18,7 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from contextrouter.model import Context, SourceReport
 from contextrouter.runtime.threads import count_abandoned_threads
-from contextrouter.server.worker import ALONE, Worker
+from contextrouter.server.worker_share import ALONE, Worker
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 _ABANDONED = (
@@ -71,9 +71,6 @@ class Metrics:
         self._outcomes = Counter(
             "contextrouter_outcomes", "Results by outcome.", ("outcome",), registry=self._registry
         )
-        self._cached = Counter(
-            "contextrouter_cached", "Results that were not computed.", ("tier",), registry=self._registry
-        )
         self._calls = Counter(
             "contextrouter_source_calls",
             "Calls to sources.",
@@ -93,7 +90,18 @@ class Metrics:
             ("generator", "direction"),
             registry=self._registry,
         )
-        self._abandoned = {
+        self._cached = self._count_cached()
+        self._abandoned = self._make_abandoned()
+        self._named: dict[str, set[str]] = {label: set() for _, label, _ in _ABANDONED}
+        self._of_workers = self._count_worker() if worker.number else None
+
+    def _count_cached(self) -> Counter:
+        return Counter(
+            "contextrouter_cached", "Results that were not computed.", ("tier",), registry=self._registry
+        )
+
+    def _make_abandoned(self) -> dict[str, Gauge]:
+        return {
             label: Gauge(
                 f"contextrouter_abandoned_{name}",
                 text,
@@ -103,8 +111,6 @@ class Metrics:
             )
             for name, label, text in _ABANDONED
         }
-        self._named: dict[str, set[str]] = {label: set() for _, label, _ in _ABANDONED}
-        self._of_workers = self._count_worker() if worker.number else None
 
     def _count_worker(self) -> Counter:
         """Count the start of this worker. Return the counter of its requests."""

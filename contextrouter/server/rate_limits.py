@@ -18,7 +18,7 @@ from contextrouter.runtime.masking import mask
 from contextrouter.server.auth import Caller
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.logs import log
-from contextrouter.server.worker import ALONE, Worker
+from contextrouter.server.worker_share import ALONE, Worker
 from contextrouter.settings import Serve, Settings
 
 MOST_BUCKETS = 100_000

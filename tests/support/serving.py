@@ -18,7 +18,7 @@ from contextrouter import ContextRouter, Document, Hit
 from contextrouter.contracts import Completion, Generator
 from contextrouter.server import serve
 from contextrouter.server.auth import hash_key
-from contextrouter.server.worker import ALONE, Worker
+from contextrouter.server.worker_share import ALONE, Worker
 from contextrouter.testing.fakes import Fixed
 
 KEY = "cr_of-the-tests"

@@ -19,7 +19,7 @@ from contextrouter.server.app import Server
 from contextrouter.server.auth import check_host
 from contextrouter.server.listening.connections import Connections
 from contextrouter.server.logs import log
-from contextrouter.server.worker import ALONE, Worker
+from contextrouter.server.worker_share import ALONE, Worker
 
 
 class Generations:

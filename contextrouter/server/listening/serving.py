@@ -14,7 +14,7 @@ from contextrouter.router import ContextRouter
 from contextrouter.server.listening.accept_errors import few_accept_errors
 from contextrouter.server.listening.generations import LAST_ANSWERS, Generations
 from contextrouter.server.logs import log
-from contextrouter.server.worker import ALONE, Worker
+from contextrouter.server.worker_share import ALONE, Worker
 
 BACKLOG = 128
 """Connections that may wait to be accepted."""
@@ -85,18 +85,17 @@ async def _turn_away(seconds: float) -> None:
 @contextlib.contextmanager
 def _counting(generations: Generations) -> Iterator[None]:
     """Count what nobody waits for any more, again and again: another worker may be asked for the metrics."""
-    loop = asyncio.get_running_loop()
 
-    def count() -> None:
-        nonlocal timer
-        generations.current.count_abandoned()
-        timer = loop.call_later(COUNT_SECONDS, count)
+    async def count() -> None:
+        while True:
+            await asyncio.sleep(COUNT_SECONDS)
+            generations.current.count_abandoned()
 
-    timer = loop.call_later(COUNT_SECONDS, count)
+    task = asyncio.get_running_loop().create_task(count())
     try:
         yield
     finally:
-        timer.cancel()
+        task.cancel()
 
 
 async def _close_routers(generations: Generations, seconds: float) -> None:

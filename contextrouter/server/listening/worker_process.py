@@ -19,7 +19,7 @@ from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.server.listening.serving import serve
 from contextrouter.server.logs import configure_for, log
-from contextrouter.server.worker import Worker
+from contextrouter.server.worker_share import Worker
 
 READY, FAILED, INVALID, STOPPING = b"ready", b"failed", b"invalid", b"stopping"
 """What a worker tells: that it answers; that it cannot start, for its settings or otherwise, and why; and

@@ -29,7 +29,7 @@ from contextrouter.server.listening import worker_process
 from contextrouter.server.listening.serving import address_of, unusable
 from contextrouter.server.listening.worker_process import FAILED, INVALID, LAST_SECONDS, READY, STOPPING
 from contextrouter.server.logs import log
-from contextrouter.server.worker import Worker
+from contextrouter.server.worker_share import Worker
 from contextrouter.settings import Settings
 
 LONGEST_PAUSE = 30.0
@@ -127,8 +127,8 @@ def pause_after(deaths: int) -> float:
     return min(LONGEST_PAUSE, 0.5 * 2.0 ** min(deaths - 1, 10))
 
 
-class _Place:
-    """The place of one worker: its process, and how often it died in a row."""
+class _Slot:
+    """The slot of one worker: its process, and how often it died in a row."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -149,7 +149,7 @@ class _Parent:
     def __init__(self, settings: Settings, count: int, address: tuple[str, int], folder: str) -> None:
         self._path, self._address, self._folder = settings.path, address, folder
         self._seconds = settings.serve.drain_delay + settings.serve.drain_seconds
-        self._places = [_Place(number) for number in range(1, count + 1)]
+        self._slots = [_Slot(number) for number in range(1, count + 1)]
         self._timers: set[asyncio.TimerHandle] = set()
         self._stop: asyncio.Event
         self._listening: Callable[[str], None] | None
@@ -162,16 +162,16 @@ class _Parent:
         self._listening, self._stop = listening, stop
         try:
             with self._signals():
-                for place in self._places:
-                    self._start(place)
+                for slot in self._slots:
+                    self._start(slot)
                 await stop.wait()
                 await self._end_all()
         finally:
             for timer in self._timers:
                 timer.cancel()
-            for place in self._places:
-                place.send(signal.SIGKILL)
-                self._forget(place)
+            for slot in self._slots:
+                slot.send(signal.SIGKILL)
+                self._forget(slot)
         if self._error is not None:
             raise self._error
 
@@ -193,115 +193,115 @@ class _Parent:
                 loop.remove_signal_handler(number)
 
     def _reload(self) -> None:
-        for place in self._places:
-            if place.ready:
-                place.send(signal.SIGHUP)
+        for slot in self._slots:
+            if slot.ready:
+                slot.send(signal.SIGHUP)
             else:
-                place.reload_when_ready = True
+                slot.reload_when_ready = True
 
-    def _start(self, place: _Place) -> None:
-        """Spawn the process of a place."""
-        place.link, theirs = multiprocessing.Pipe(duplex=False)
-        worker = Worker(number=place.number, count=len(self._places), metrics=self._folder)
+    def _start(self, slot: _Slot) -> None:
+        """Spawn the process of a slot."""
+        slot.link, far_end = multiprocessing.Pipe(duplex=False)
+        worker = Worker(number=slot.number, count=len(self._slots), metrics=self._folder)
         process = multiprocessing.get_context("spawn").Process(
             target=worker_process.work,
-            args=(worker, self._path, *self._address, theirs),
-            name=f"contextrouter worker {place.number}",
+            args=(worker, self._path, *self._address, far_end),
+            name=f"contextrouter worker {slot.number}",
         )
         process.start()
-        theirs.close()
-        place.process, place.starting, place.reload_when_ready = process, True, False
-        place.started = monotonic()
+        far_end.close()
+        slot.process, slot.starting, slot.reload_when_ready = process, True, False
+        slot.started = monotonic()
         loop = asyncio.get_running_loop()
-        loop.add_reader(place.link.fileno(), self._listen, place)
-        loop.add_reader(process.sentinel, self._bury, place)
+        loop.add_reader(slot.link.fileno(), self._listen, slot)
+        loop.add_reader(process.sentinel, self._bury, slot)
 
-    def _listen(self, place: _Place) -> None:
+    def _listen(self, slot: _Slot) -> None:
         """Take what a worker tells."""
-        while place.link is not None and place.link.poll():
+        while slot.link is not None and slot.link.poll():
             try:
-                kind, _, text = place.link.recv_bytes().partition(b" ")
+                kind, _, text = slot.link.recv_bytes().partition(b" ")
             except (EOFError, OSError):
-                asyncio.get_running_loop().remove_reader(place.link.fileno())
+                asyncio.get_running_loop().remove_reader(slot.link.fileno())
                 return
             if kind == READY:
-                place.ready, place.starting = True, False
-                process = place.process.pid if place.process else None
-                log.info("Worker %d answers, as process %s.", place.number, process)
-                if place.reload_when_ready:
-                    place.send(signal.SIGHUP)
+                slot.ready, slot.starting = True, False
+                process = slot.process.pid if slot.process else None
+                log.info("Worker %d answers, as process %s.", slot.number, process)
+                if slot.reload_when_ready:
+                    slot.send(signal.SIGHUP)
                 self._announce()
             elif kind in (FAILED, INVALID):
-                self._fail(place, text.decode(), SettingsError if kind == INVALID else ContextRouterError)
+                self._fail(slot, text.decode(), SettingsError if kind == INVALID else ContextRouterError)
             elif kind == STOPPING:
                 self._seconds = max(self._seconds, float(text))
 
     def _announce(self) -> None:
         """Give the address once, when no worker is starting."""
-        if self._listening is not None and not any(place.starting for place in self._places):
+        if self._listening is not None and not any(slot.starting for slot in self._slots):
             self._listening(address_of(*self._address))
             self._listening = None
 
-    def _fail(self, place: _Place, reason: str, kind: type[ContextRouterError]) -> None:
+    def _fail(self, slot: _Slot, reason: str, kind: type[ContextRouterError]) -> None:
         """Note that a worker cannot start. Where no other one answers, the server cannot."""
         if self._stop.is_set():
             return
-        place.starting = False
-        if any(other.ready for other in self._places):
-            log.error("Worker %d cannot start: %s", place.number, reason)
+        slot.starting = False
+        if any(other.ready for other in self._slots):
+            log.error("Worker %d cannot start: %s", slot.number, reason)
             self._announce()
         else:
             self._error = self._error or kind(reason)
             self._stop.set()
 
-    def _bury(self, place: _Place) -> None:
+    def _bury(self, slot: _Slot) -> None:
         """Take leave of a worker that has ended, and start another in its place."""
-        assert place.process is not None  # it had a sentinel
-        self._listen(place)  # its last words
-        place.process.join()
-        code, was_starting = place.process.exitcode, place.starting
-        self._forget(place)
-        mark_process_dead(place.number, self._folder)  # type: ignore[no-untyped-call]  # the library has no types here
+        assert slot.process is not None  # it had a sentinel
+        self._listen(slot)  # its last words
+        slot.process.join()
+        code, was_starting = slot.process.exitcode, slot.starting
+        self._forget(slot)
+        mark_process_dead(slot.number, self._folder)  # type: ignore[no-untyped-call]  # the library has no types here
         if self._stop.is_set():
-            if not any(other.process for other in self._places):
+            if not any(other.process for other in self._slots):
                 self._gone.set()
             return
         how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
         if was_starting:
-            self._fail(place, f"Worker {place.number} ended {how} before it answered.", ContextRouterError)
+            self._fail(slot, f"Worker {slot.number} ended {how} before it answered.", ContextRouterError)
             if self._stop.is_set():
                 self._gone.set()
                 return
-        place.deaths = 1 if monotonic() - place.started >= LONG_LIFE else place.deaths + 1
-        pause = pause_after(place.deaths)
-        log.error("Worker %d ended %s. Another starts in %g s.", place.number, how, pause)
-        self._timers.add(asyncio.get_running_loop().call_later(pause, self._start, place))
+        slot.deaths = 1 if monotonic() - slot.started >= LONG_LIFE else slot.deaths + 1
+        pause = pause_after(slot.deaths)
+        log.error("Worker %d ended %s. Another starts in %g s.", slot.number, how, pause)
+        self._timers.add(asyncio.get_running_loop().call_later(pause, self._start, slot))
 
-    def _forget(self, place: _Place) -> None:
-        """Let go of the process of a place."""
+    def _forget(self, slot: _Slot) -> None:
+        """Let go of the process of a slot."""
         loop = asyncio.get_running_loop()
-        if place.link is not None:
-            loop.remove_reader(place.link.fileno())
-            place.link.close()
-        if place.process is not None:
-            loop.remove_reader(place.process.sentinel)
-            place.process.join()
-            place.process.close()
-        place.process = place.link = None
-        place.ready = place.starting = False
+        if slot.link is not None:
+            loop.remove_reader(slot.link.fileno())
+            slot.link.close()
+        if slot.process is not None:
+            loop.remove_reader(slot.process.sentinel)
+            slot.process.join()
+            slot.process.close()
+        slot.process = slot.link = None
+        slot.ready = slot.starting = False
 
     async def _end_all(self) -> None:
         """End all workers. Those that do not end in time are killed."""
         for timer in self._timers:
             timer.cancel()
-        if not any(place.process for place in self._places):
+        if not any(slot.process for slot in self._slots):
             return
-        for place in self._places:
-            place.send(signal.SIGTERM)
+        for slot in self._slots:
+            slot.send(signal.SIGTERM)
         ending = [asyncio.ensure_future(event.wait()) for event in (self._gone, self._hurry)]
         started = monotonic()
-        while (left := self._seconds + LAST_SECONDS - (monotonic() - started)) > 0:
-            done, _ = await asyncio.wait(ending, timeout=min(left, 1.0), return_when="FIRST_COMPLETED")
+        while (seconds := self._seconds + LAST_SECONDS - (monotonic() - started)) > 0:
+            done, _ = await asyncio.wait(ending, timeout=min(seconds, 1.0), return_when="FIRST_COMPLETED")
             if done:
                 break
         else:
