@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.spans import caller_context
 from contextrouter.server import answer_endpoint, chat, cited_files, page, router_endpoints
 from contextrouter.server.cors import is_preflight
 from contextrouter.server.endpoints import OPENAI, Endpoint, Events, Exchange, ServerState, json_response
@@ -125,7 +126,8 @@ class Server(ServerState):
             if is_preflight(request.method, request.headers):
                 response: web.StreamResponse = web.Response(status=204)
             else:
-                response = await self._answer(exchange)
+                with caller_context(request.headers):
+                    response = await self._answer(exchange)
             if not response.prepared:
                 self.add_headers(exchange, response)
                 status = await self._write(request, response)

@@ -17,6 +17,7 @@ from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
 from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.problems import origin_of, problem_at
+from contextrouter.settings.telemetry import Telemetry
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -345,6 +346,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     chat: Chat = Chat()
     mcp: Mcp = Mcp()
     jwt: Jwt = Jwt()
+    telemetry: Telemetry = Telemetry()
     providers: Mapping[str, Instance] = _NONE
     connectors: Mapping[str, Instance] = _NONE
     facts: Mapping[str, Instance] = _NONE
