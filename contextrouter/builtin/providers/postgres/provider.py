@@ -202,10 +202,10 @@ class Postgres(Maintained):
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
-        asked = (connection, query, question, self._words)
-        if self._ranks and (rows := await text_leg.search_index(*asked, self.pool.schema, model)):
+        arguments = (connection, query, question, self._words)
+        if self._ranks and (rows := await text_leg.search_index(*arguments, self.pool.schema, model)):
             return rows
-        return await text_leg.search(*asked, self._weights, self._factor, model)
+        return await text_leg.search(*arguments, self._weights, self._factor, model)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
@@ -222,9 +222,9 @@ class Postgres(Maintained):
         async with self.pool.transaction(write=True) as connection:
             await schema.keep_note(connection, "text_search", self._words.note)
             self._words.refuse_others(await schema.read_meta(connection, "text_search"))
-            first = await write.note_dimensions(connection, rows, *self._model)
-            if first and not await index_building.left_out(connection):
-                for sql in index_tuning.first_indexes(first, self._wanted):
+            size = await write.note_dimensions(connection, rows, *self._model)
+            if size and not await index_building.left_out(connection):
+                for sql in index_tuning.first_indexes(size, self._wanted):
                     await connection.execute(sql)
             await write.upsert(connection, rows)
 
@@ -279,9 +279,9 @@ class Postgres(Maintained):
         """Remove documents of one tenant with all that belongs to them, durably; return how many there
         were.
         """
-        wanted = [id for id in dict.fromkeys(ids) if id == clean(id)]
+        valid = [id for id in dict.fromkeys(ids) if id == clean(id)]
         return await self.pool.answer(
-            lambda c: write.delete(c, wanted, clean(tenant or "")), missing=0, write=True
+            lambda c: write.delete(c, valid, clean(tenant or "")), missing=0, write=True
         )
 
     async def clear(self) -> None:
