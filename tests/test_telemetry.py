@@ -195,7 +195,9 @@ async def test_without_a_provider_nothing_is_sent_on():
 
 
 def test_a_source_that_is_not_defined_is_an_error():
-    with pytest.raises(SettingsError, match=r"telemetry.send_to: 'dosc' is no defined source. Did you mean 'docs'"):
+    with pytest.raises(
+        SettingsError, match=r"telemetry.send_to: 'dosc' is no defined source. Did you mean 'docs'"
+    ):
         ContextRouter({"telemetry": {"send_to": ["dosc"]}, "providers": {"docs": {"use": "memory"}}})
 
 
