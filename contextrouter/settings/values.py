@@ -355,6 +355,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ingestion: Ingestion = Ingestion()
     keys: Mapping[str, AccessKey] = _NONE
     path: str = ""
+    # what was read, before variables were replaced and secrets resolved: workers of ingestion read it again
+    tables: Mapping[str, Any] = _NONE
     origins: Mapping[str, str] = _NONE
     warnings: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()

@@ -16,13 +16,8 @@ import os
 import re
 import threading
 from collections import Counter
-<<<<<<< HEAD
-from collections.abc import Iterable, Iterator, Sequence
-=======
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
->>>>>>> wip-speed
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contextrouter.text.scripts import WITHOUT_SPACES

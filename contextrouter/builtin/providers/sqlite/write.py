@@ -331,7 +331,9 @@ class _FilterNumbers:
         self.connection.executemany("INSERT INTO filters VALUES (?, ?)", [(known[p], chunk) for p in filters])
 
     def _number(self, pair: tuple[str, str]) -> int | None:
-        added = self.connection.execute("INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", pair)
+        added = self.connection.execute(
+            "INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", pair
+        )
         if added.rowcount:
             return added.lastrowid
         row = self.connection.execute("SELECT number FROM filter_values WHERE key = ? AND value = ?", pair)
