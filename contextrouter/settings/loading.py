@@ -24,6 +24,7 @@ from contextrouter.settings.references import (
     check_disabled_sources,
     check_max_per_source,
     check_references,
+    check_telemetry,
 )
 from contextrouter.settings.routes import check_routes, check_source_legs
 from contextrouter.settings.sections import (
@@ -129,3 +130,4 @@ def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> 
     check_proxies(settings, problems)
     check_access_key_names(settings, declared, problems)
     check_chat(settings, declared, problems)
+    check_telemetry(settings, declared, problems)
