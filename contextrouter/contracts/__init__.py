@@ -63,6 +63,7 @@ from contextrouter.contracts.kinds import (
     Writing,
     router_keys,
 )
+from contextrouter.contracts.vector_models import ChunkToEmbed, StoredModel, SupportsModels, VectorModels
 
 __all__ = [
     "CLARIFY",
@@ -78,6 +79,7 @@ __all__ = [
     "STRUCTURED_LEGS",
     "VERSION",
     "Abstention",
+    "ChunkToEmbed",
     "Completion",
     "Connector",
     "Embedder",
@@ -97,6 +99,7 @@ __all__ = [
     "Source",
     "Stage",
     "StageContext",
+    "StoredModel",
     "SupportsCrawl",
     "SupportsDegrees",
     "SupportsEntities",
@@ -109,6 +112,7 @@ __all__ = [
     "SupportsInspect",
     "SupportsMentions",
     "SupportsModel",
+    "SupportsModels",
     "SupportsNeighbours",
     "SupportsStatistics",
     "SupportsTenants",
@@ -119,6 +123,7 @@ __all__ = [
     "TermStatistics",
     "Thought",
     "Transform",
+    "VectorModels",
     "Writing",
     "legs_of",
     "router_keys",

@@ -29,6 +29,7 @@ class ChunkVectors:
         self, plugins: JobPlugins, options: JobOptions, stored: StoredFingerprints, report: Report
     ) -> None:
         self.store, self.embedder, self.options = plugins.store, plugins.embedder, options
+        self.others = plugins.others
         self.stored, self.report = stored, report
 
     async def announce_model(self) -> None:
@@ -45,25 +46,27 @@ class ChunkVectors:
 
     async def embed(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return the entries with one vector per chunk and vector leg."""
-        vectors = await self._embed_legs(entries)
+        if self.embedder is None:
+            return list(entries)
+        vectors = await self._embed_legs(self.embedder, entries)
+        others = {other.model: await self._embed_legs(other, entries) for other in self.others}
         result: list[Entry] = []
         start = 0
         for entry in entries:
             stop = start + len(entry.chunks)
-            legs = {leg: by_chunk[start:stop] for leg, by_chunk in vectors.items()}
-            result.append(msgspec.structs.replace(entry, vectors=legs))
+            legs = _part(vectors, start, stop)
+            other_legs = {model: _part(by_leg, start, stop) for model, by_leg in others.items()}
+            result.append(msgspec.structs.replace(entry, vectors=legs, other_vectors=other_legs))
             start = stop
         return result
 
-    async def _embed_legs(self, entries: Sequence[Entry]) -> Mapping[str, Sequence[Vector | None]]:
+    async def _embed_legs(
+        self, embedder: Embedder, entries: Sequence[Entry]
+    ) -> Mapping[str, Sequence[Vector | None]]:
         """Return leg -> the vectors of all chunks, in their order."""
-        if self.embedder is None:
-            return {}
         chunks = [chunk for entry in entries for chunk in entry.chunks]
-        stored = await self._load_vectors(entries, self.embedder.model)
-        return {
-            leg: await self._embed_leg(self.embedder, leg, chunks, stored) for leg in self.store.vector_legs
-        }
+        stored = await self._load_vectors(entries, embedder.model)
+        return {leg: await self._embed_leg(embedder, leg, chunks, stored) for leg in self.store.vector_legs}
 
     async def _load_vectors(self, entries: Sequence[Entry], model: str) -> VectorsByText:
         """Return the vectors that the store holds for the earlier versions of these documents."""
@@ -115,3 +118,9 @@ class ChunkVectors:
             for index, vector in zip(part, embeddings, strict=True):
                 vectors[index] = vector
         return vectors
+
+
+def _part(
+    by_leg: Mapping[str, Sequence[Vector | None]], start: int, stop: int
+) -> dict[str, Sequence[Vector | None]]:
+    return {leg: vectors[start:stop] for leg, vectors in by_leg.items()}

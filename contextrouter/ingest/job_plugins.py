@@ -52,7 +52,7 @@ class Wiring:
         if not isinstance(store, SupportsUpsert):
             message = f"provider {job.to!r} cannot be filled; name a store such as `sqlite`."
             raise SettingsError([self.settings.problem(f"ingest.{name}.to", message)])
-        embedder = await self._embedder(store.embedder) if store.embedder else None
+        embedder = await self.embedder(store.embedder) if store.embedder else None
         transforms = [
             cast(Transform, await self.plugin(self.settings.transforms[transform]))
             for transform in job.transforms
@@ -83,7 +83,10 @@ class Wiring:
             raise SettingsError([self.settings.problem(f"ingest.{name}.from", message)])
         return str(path)
 
-    async def _embedder(self, name: str) -> Embedder:
+    async def embedder(self, name: str) -> Embedder:
+        """Return the open embedder of a name; "default" is the shipped one, unless it is defined. Raises
+        SettingsError for a name that none has.
+        """
         if ("embedder", name) in self.instances.all:
             await self.instances.ready("embedder", name)
             return self.instances.embedders[name]

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from contextrouter.contracts import SupportsCrawl, SupportsUpsert
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job import JobRun
+from contextrouter.ingest.job_models import add_models
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.preparation import LABELS
@@ -91,6 +92,9 @@ async def run(
                 **how,
             )
             filling = plugins[name]._replace(store=stores[job.to])
+            filling = await add_models(
+                filling, lambda model: wiring.embedder(model.embedder), dry_run=dry_run
+            )
             reports[name] = await JobRun(filling, options, _job_progress(progress, name)).execute()
     return reports
 

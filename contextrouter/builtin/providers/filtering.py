@@ -106,7 +106,8 @@ def labelled(document: Document, chunks: Sequence[Document]) -> list[Document]:
 
 def aligned(entry: Entry, legs: Sequence[str]) -> None:
     """Raise ValueError when an entry's vectors are of no leg in `legs`, or not one per chunk."""
-    for leg, vectors in entry.vectors.items():
+    by_leg = [pair for each in (entry.vectors, *entry.other_vectors.values()) for pair in each.items()]
+    for leg, vectors in by_leg:
         if leg not in legs:
             raise ValueError(
                 f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`"

@@ -14,6 +14,7 @@ import msgspec
 from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.vector_leg import MOST_DIMENSIONS, Index, Precision, index_sql
 from contextrouter.builtin.providers.postgres.write import LEGS
+from contextrouter.builtin.providers.vector_slots import EMPTY, Slot
 from contextrouter.errors import SourceError
 from contextrouter.text.bm25 import K1, B
 
@@ -48,11 +49,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One index that should be another: why, and the definition of the new one ("": none)."""
+    """One index that should be another: why, the definition of the new one ("": none), and the length of its
+    vectors. `leg` is the column, such as "vector_2" for those of a second model.
+    """
 
     leg: str
     reason: str
     definition: str
+    size: int = 0
 
 
 def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
@@ -128,18 +132,9 @@ def first_indexes(size: int, target: Wanted) -> list[str]:
 
 async def changes(connection: Connection, target: Wanted, *, ranks: bool = False) -> list[Change]:
     """What should change for the present number of rows; `ranks`: pg_textsearch is there to be used."""
-    size = int(await schema.read_meta(connection, "dimensions") or 0)
-    needed = []
-    for leg in LEGS:
-        rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
-        row = await connection.fetchrow(
-            "SELECT pg_get_indexdef(indexrelid) AS definition, indisvalid AS valid FROM pg_index"
-            " WHERE indexrelid = to_regclass($1)",
-            f"chunks_{leg}_near",
-        )
-        needed.append(
-            change(leg, rows, size, row["definition"] if row else "", row["valid"] if row else True, target)
-        )
+    needed: list[Change | None] = []
+    for place in await schema.slots(connection) or [EMPTY]:
+        needed += await changes_at(connection, target, place)
     valid = await connection.fetchval(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')"
     )
@@ -149,17 +144,32 @@ async def changes(connection: Connection, target: Wanted, *, ranks: bool = False
     return [item for item in needed if item is not None]
 
 
+async def changes_at(connection: Connection, target: Wanted, place: Slot) -> list[Change]:
+    """What should change in the indexes of one place for vectors."""
+    needed: list[Change] = []
+    for leg in (leg + place.suffix for leg in LEGS):
+        rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
+        row = await connection.fetchrow(
+            "SELECT pg_get_indexdef(indexrelid) AS definition, indisvalid AS valid FROM pg_index"
+            " WHERE indexrelid = to_regclass($1)",
+            f"chunks_{leg}_near",
+        )
+        current, valid = (row["definition"], row["valid"]) if row else ("", True)
+        item = change(leg, rows, place.dimensions, current, valid, target)
+        if item is not None:
+            needed.append(msgspec.structs.replace(item, size=place.dimensions))
+    return needed
+
+
 async def apply(pool: Pool, needed: list[Change], target: Wanted) -> None:
     """Make the changes one after the other, each built beside the old index; searches and writes go on
     meanwhile.
 
     Raises SourceError when Postgres refuses; what it left half-built is taken for broken the next time.
     """
-    async with pool.transaction() as connection:
-        size = int(await schema.read_meta(connection, "dimensions") or 0)
     async with pool.alone() as connection:
         for item in needed:
-            for statement in _statements(pool, item, size, target.precision):
+            for statement in _statements(pool, item, item.size, target.precision):
                 await connection.execute(statement)
         await connection.execute(f'ANALYZE "{pool.schema}".chunks')
 
