@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.embedders.onnx_model import digest_of
-from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceKeys, SentenceOptions
+from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceOptions
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
 
@@ -36,7 +36,13 @@ class FastEmbed(SentenceEmbedder[Any]):
         cache_folder: FilePath = "",
         download: bool = True,
         threads: int = 1,
-        **keys: Unpack[SentenceKeys],
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        dimensions: int = 0,
+        batch_tokens: int = 0,
+        score_weights: Mapping[str, float] = {},
+        leg_weights: Mapping[str, float] = {},
+        unrelated: float = 0.0,
     ) -> None:
         if not name.strip():
             raise ValueError("name is empty. Give a model of fastembed, such as 'BAAI/bge-small-en-v1.5'.")
@@ -44,7 +50,15 @@ class FastEmbed(SentenceEmbedder[Any]):
             raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
         self.name, self.path, self.cache_folder = name, path, cache_folder
         self.download, self.threads = download, threads
-        self.options = SentenceOptions.build(**keys)
+        self.options = SentenceOptions(
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            dimensions=dimensions,
+            batch_tokens=batch_tokens,
+            score_weights=score_weights,
+            leg_weights=leg_weights,
+            unrelated=unrelated,
+        )
         self.options.apply_to(self)
         self.dimensions, self.model = self.options.dimensions, ""
 

@@ -7,14 +7,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import msgspec
 
 from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.option_checks import check_headers
 from contextrouter.builtin.embedders.http_example import HOST, VectorServer
-from contextrouter.builtin.embedders.sentence_embedder import SentenceKeys, SentenceOptions, token_batches
+from contextrouter.builtin.embedders.sentence_embedder import SentenceOptions, token_batches
 from contextrouter.builtin.shared.google_cloud.concurrent_calls import run_together
 from contextrouter.contracts import Embedder, FilePath
 from contextrouter.errors import MissingDependency, PluginError, SettingsError
@@ -55,6 +55,7 @@ class Http(Embedder):
         *,
         url: str,
         model: str,
+        dimensions: int,
         body: Mapping[str, Any],
         vectors: str,
         numbers: str = "",
@@ -70,7 +71,12 @@ class Http(Embedder):
         allow_private: Sequence[str] = (),
         ca_file: FilePath = "",
         environment_proxies: bool = False,
-        **keys: Unpack[SentenceKeys],
+        query_prefix: str = "",
+        document_prefix: str = "",
+        batch_tokens: int = BATCH_TOKENS,
+        score_weights: Mapping[str, float] = {},
+        leg_weights: Mapping[str, float] = {},
+        unrelated: float = 0.0,
     ) -> None:
         check_url(url)
         if not model.strip():
@@ -80,8 +86,15 @@ class Http(Embedder):
         url_template.check(body, NAMES, "Http.body")
         self._single = _takes_one_text(body)
         check_headers("Http", headers)
-        keys.setdefault("batch_tokens", BATCH_TOKENS)
-        options = SentenceOptions.build(**keys)
+        options = SentenceOptions(
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            dimensions=dimensions,
+            batch_tokens=batch_tokens,
+            score_weights=score_weights,
+            leg_weights=leg_weights,
+            unrelated=unrelated,
+        )
         if options.dimensions < 1:
             raise ValueError("dimensions is not given. Give how long the vectors are.")
         self.options, self.model, self.dimensions = options, model, options.dimensions

@@ -7,11 +7,11 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from contextrouter.builtin.embedders.onnx_example import write_model
 from contextrouter.builtin.embedders.onnx_model import FILES, OnnxModel, Pooling, digest_of, read_folder
-from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceKeys, SentenceOptions
+from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceOptions
 from contextrouter.builtin.shared.model_in_threads import onnx_session
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
@@ -43,7 +43,13 @@ class Onnx(SentenceEmbedder[OnnxModel]):
         pooling: Literal["auto", "mean", "cls", "last"] = "auto",
         max_tokens: int = 0,
         threads: int = 1,
-        **keys: Unpack[SentenceKeys],
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        dimensions: int = 0,
+        batch_tokens: int = 0,
+        score_weights: Mapping[str, float] = {},
+        leg_weights: Mapping[str, float] = {},
+        unrelated: float = 0.0,
     ) -> None:
         if not path.strip():
             raise ValueError("path is empty. Give the folder of a sentence model in ONNX.")
@@ -55,7 +61,15 @@ class Onnx(SentenceEmbedder[OnnxModel]):
             raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
         self.path, self.file, self.pooling = path, file, pooling
         self.max_tokens, self.threads = max_tokens, threads
-        self.options = SentenceOptions.build(**keys)
+        self.options = SentenceOptions(
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            dimensions=dimensions,
+            batch_tokens=batch_tokens,
+            score_weights=score_weights,
+            leg_weights=leg_weights,
+            unrelated=unrelated,
+        )
         self.options.apply_to(self)
         self.dimensions, self.model = self.options.dimensions, ""
 

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -26,25 +26,13 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
-class SentenceKeys(TypedDict, total=False):
-    """Keywords that embedders share: `**keys: Unpack[SentenceKeys]`. `SentenceOptions` has their defaults."""
-
-    query_prefix: str | None
-    document_prefix: str | None
-    dimensions: int
-    batch_tokens: int
-    score_weights: Mapping[str, float]
-    leg_weights: Mapping[str, float]
-    unrelated: float
-
-
 class SentenceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a text is given before it, and what its vector counts.
 
     A prefix that is None is the one that the model's files name, else none. `dimensions` 0: all that the
     model has; fewer: the first ones of each vector, for models that are trained so (Matryoshka).
     `batch_tokens` are embedded together, 0: each text for itself. The weights and `unrelated` are those of
-    the contract `Embedder`.
+    the contract `Embedder`. Raises ValueError for a value out of range.
     """
 
     query_prefix: str | None = None
@@ -55,21 +43,17 @@ class SentenceOptions(msgspec.Struct, frozen=True, kw_only=True):
     leg_weights: Mapping[str, float] = {}
     unrelated: float = 0.0
 
-    @classmethod
-    def build(cls, **keys: Unpack[SentenceKeys]) -> Self:
-        """Return the options. Raises ValueError for invalid ones."""
-        options = cls(**keys)
+    def __post_init__(self) -> None:
         for name in ("dimensions", "batch_tokens"):
-            value = getattr(options, name)
+            value = getattr(self, name)
             if not 0 <= value <= 10_000_000:
                 raise ValueError(f"{name} {value!r} is out of range; give 0 or more.")
         for name in ("score_weights", "leg_weights"):
-            for leg, weight in getattr(options, name).items():
+            for leg, weight in getattr(self, name).items():
                 if not (math.isfinite(weight) and weight >= 0):
                     raise ValueError(f"{name}.{leg} {weight!r} is no weight; give 0 or more.")
-        if not -1 <= options.unrelated < 1:
-            raise ValueError(f"unrelated {options.unrelated!r} is no cosine below 1; give -1 to below 1.")
-        return options
+        if not -1 <= self.unrelated < 1:
+            raise ValueError(f"unrelated {self.unrelated!r} is no cosine below 1; give -1 to below 1.")
 
     def prefix(self, query: bool, of_model: Mapping[bool, str]) -> str:
         """Return what stands before a question, or before a document."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.embedders.onnx_model import digest_of
-from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceKeys, SentenceOptions
+from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceOptions
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
 
@@ -40,7 +40,13 @@ class SentenceTransformers(SentenceEmbedder[Any]):
         download: bool = True,
         device: str = "",
         max_tokens: int = 0,
-        **keys: Unpack[SentenceKeys],
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        dimensions: int = 0,
+        batch_tokens: int = BATCH_TOKENS,
+        score_weights: Mapping[str, float] = {},
+        leg_weights: Mapping[str, float] = {},
+        unrelated: float = 0.0,
     ) -> None:
         if bool(path) == bool(hub):
             raise ValueError(
@@ -51,8 +57,15 @@ class SentenceTransformers(SentenceEmbedder[Any]):
             raise ValueError(f"max_tokens {max_tokens!r} is out of range; give 3 to 131,072, or 0.")
         self.path, self.hub, self.revision = path, hub, revision
         self.download, self.device, self.max_tokens = download, device, max_tokens
-        keys.setdefault("batch_tokens", BATCH_TOKENS)
-        self.options = SentenceOptions.build(**keys)
+        self.options = SentenceOptions(
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            dimensions=dimensions,
+            batch_tokens=batch_tokens,
+            score_weights=score_weights,
+            leg_weights=leg_weights,
+            unrelated=unrelated,
+        )
         self.options.apply_to(self)
         self.dimensions, self.model = self.options.dimensions, ""
 
