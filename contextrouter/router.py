@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -53,6 +52,8 @@ from contextrouter.settings import Settings
 from contextrouter.text import tokens
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from contextrouter.answering import Answering
 
 log = logging.getLogger("contextrouter")
@@ -313,6 +314,8 @@ def _read(
     instances: Mapping[str, Mapping[str, Plugin]],
 ) -> tuple[Settings, Registry]:
     """Return the settings with the instances, and the plugins they may name."""
+    from pathlib import Path
+
     from contextrouter.settings.instances import add_provided
     from contextrouter.settings.loading import load
 

@@ -247,13 +247,11 @@ class Run:
 
     def _text_of(self, selected: Sequence[Envelope]) -> Assembled:
         budget = self.rag.token_budget
-        connections = self.engine.connections
         beside = Beside(
             self.harvest.entities,
             self.harvest.facets,
             self._facts_time,
-            connections.title,
-            connections.origin,
+            self.engine.connections.origin,
             self.intent.text if self.intent else "",
         )
         return assemble(

@@ -22,7 +22,7 @@ from contextrouter.builtin.providers.sqlite import entity_vectors, schema
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
 from contextrouter.builtin.providers.vector_slots import (
     COUNTED_AS,
-    FIRST,
+    EMPTY,
     SECOND,
     Slot,
     choose,
@@ -133,10 +133,11 @@ def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dim
     """Put documents in place of what they were. Call inside a write transaction."""
     reanalyse(connection)
     places = schema.slots(connection)
+    filters = _FilterNumbers(connection)
     for row in rows:
         places = _check_sizes(connection, places, row, model, dimensions)
         _remove(connection, row.tenant, row.id)
-        _insert(connection, row, choose(places, model, dimensions).suffix if places else FIRST, places)
+        _insert(connection, row, filters, (choose(places, model, dimensions) if places else EMPTY, places))
     next_generation(connection)
 
 
@@ -202,12 +203,11 @@ def _by_leg(vectors: Mapping[str, Sequence[Vector | None]], number: int) -> Vect
 def _chunk(chunk: Document, vectors: VectorRows, others: Mapping[str, VectorRows]) -> ChunkRows:
     indexed_terms = terms(chunk)
     length = analysis.length(field.split() for field in indexed_terms)
-    clean = [
-        (_clean(key), _clean(value))
-        for key, values in indexed(chunk).items()
-        for value in sorted(values)
-        if key != schema.STEMS
-    ]
+    clean: list[tuple[str, str]] = []
+    for key, values in indexed(chunk).items():
+        if key != schema.STEMS:
+            key = _clean(key)  # values have no lone surrogates
+            clean += [(key, value) for value in sorted(values)]
     if (language := stem_language(chunk.language)) != ENGLISH:
         clean.append((schema.STEMS, language))
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
@@ -242,20 +242,17 @@ def _check_sizes(
     connection: sqlite3.Connection, places: list[Slot], rows: Rows, model: str, dimensions: int
 ) -> list[Slot]:
     """Hold the first vectors' length and model for all that come later; return the places in use."""
-    for chunk in rows.chunks:
-        for exact, _ in chunk.vectors.values():
-            size = len(exact) // 4
-            if dimensions and size != dimensions:
-                message = (
-                    f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
-                )
-                raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
-            place = choose(places, model, size)
-            if not place.dimensions or (model and not place.model):
-                schema.write_meta(connection, f"dimensions{place.suffix}", size)
-                if model:
-                    schema.write_meta(connection, f"model{place.suffix}", model)
-                places = schema.slots(connection)
+    lengths = [len(exact) // 4 for chunk in rows.chunks for exact, _ in chunk.vectors.values()]
+    for size in dict.fromkeys(lengths):
+        if dimensions and size != dimensions:
+            message = f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
+            raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
+        place = choose(places, model, size)
+        if not place.dimensions or (model and not place.model):
+            schema.write_meta(connection, f"dimensions{place.suffix}", size)
+            if model:
+                schema.write_meta(connection, f"model{place.suffix}", model)
+            places = schema.slots(connection)
     return places
 
 
@@ -293,7 +290,11 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
     return True
 
 
-def _insert(connection: sqlite3.Connection, rows: Rows, suffix: str, places: Sequence[Slot]) -> None:
+def _insert(
+    connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers, of_vectors: tuple[Slot, list[Slot]]
+) -> None:
+    """Insert one document. `of_vectors`: the place of its vectors, and all places that are in use."""
+    place, places = of_vectors
     document = connection.execute(
         "INSERT INTO documents (tenant, id, compartment, sensitivity, url, fingerprint, payload) VALUES (?,"
         " ?, ?, ?, ?, ?, ?)",
@@ -311,12 +312,12 @@ def _insert(connection: sqlite3.Connection, rows: Rows, suffix: str, places: Seq
         )
         assert number is not None
         if chunk.vectors:
-            insert_vectors(connection, number, chunk.vectors, suffix)
+            insert_vectors(connection, number, chunk.vectors, place.suffix)
         for model, vectors in chunk.others.items():
             other = of_model(places, model)  # None: it was dropped meanwhile
-            if other is not None and other.suffix != suffix:
+            if other is not None and other.suffix != place.suffix:
                 insert_vectors(connection, number, vectors, other.suffix)
-        _insert_filters(connection, number, chunk.filters)
+        filters.insert(number, chunk.filters)
     schema.add(connection, "chunks", len(rows.chunks))
     schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))
     connection.executemany("INSERT INTO links VALUES (?, ?)", [(document, target) for target in rows.links])
@@ -339,14 +340,30 @@ def insert_vectors(connection: sqlite3.Connection, chunk: int, vectors: VectorRo
         connection.execute(f"INSERT INTO {leg}_codes{suffix} VALUES (?, ?)", (chunk, coded))
 
 
-def _insert_filters(
-    connection: sqlite3.Connection, chunk: int | None, filters: Sequence[tuple[str, str]]
-) -> None:
-    connection.executemany("INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", filters)
-    connection.executemany(
-        "INSERT OR IGNORE INTO filters SELECT number, ? FROM filter_values WHERE key = ? AND value = ?",
-        [(chunk, key, value) for key, value in filters],
-    )
+class _FilterNumbers:
+    """The numbers of filter values, for one transaction: most chunks of a document have many in common."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.known: dict[tuple[str, str], int | None] = {}
+
+    def insert(self, chunk: int | None, filters: Sequence[tuple[str, str]]) -> None:
+        """Give a chunk its filter values."""
+        known = self.known
+        for pair in filters:
+            if pair not in known:
+                known[pair] = self._number(pair)
+        self.connection.executemany("INSERT INTO filters VALUES (?, ?)", [(known[p], chunk) for p in filters])
+
+    def _number(self, pair: tuple[str, str]) -> int | None:
+        added = self.connection.execute(
+            "INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", pair
+        )
+        if added.rowcount:
+            return added.lastrowid
+        row = self.connection.execute("SELECT number FROM filter_values WHERE key = ? AND value = ?", pair)
+        number: int = row.fetchone()[0]
+        return number
 
 
 def next_generation(connection: sqlite3.Connection) -> None:
