@@ -141,7 +141,9 @@ class Comparison:
 
     def ingestion(self) -> None:
         """Compare the ingestion of files."""
-        folder = next(folder for folder in corpora.unpacked(self.data, BUILD) if folder.name == "chunker-docs")
+        folder = next(
+            folder for folder in corpora.unpacked(self.data, BUILD) if folder.name == "chunker-docs"
+        )
         rows = self.take("files", folder, "STORE", store="files", fresh=True)
         old, new = ("{documents} documents, {chunks} chunks".format(**row) for row in rows[0])
         parsing = [statistics.median(row[which]["parsing"] for row in rows) for which in (0, 1)]
@@ -183,10 +185,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         stores = (asked.stores or Path(temporary)).resolve()
         stores.mkdir(parents=True, exist_ok=True)
-        pair = (
-            Checkout("other", asked.other.resolve(), stores),
-            Checkout("this", HERE.parent, stores),
-        )
+        pair = (Checkout("other", asked.other.resolve(), stores), Checkout("this", HERE.parent, stores))
         comparison = Comparison(pair, Path(asked.data).resolve(), max(asked.rounds, 1))
         print(f"{'median':<24}{'other':>12}{'this':>12}")
         comparison.fill()
