@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from contextrouter.builtin.embedders.http import Http
+from contextrouter.builtin.embedders.http_embeddings import Http
 from contextrouter.errors import PluginError, SettingsError
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -138,7 +138,7 @@ async def test_a_failure_that_may_pass_is_tried_again_and_another_is_not() -> No
         return by_length(body) if status == 200 else web.Response(status=status, headers={"Retry-After": "0"})
 
     async with served(answer) as (url, requests):
-        embedder = make(url, headers={"X-Key": "sesame-sesame"})
+        embedder = make(url, headers={"X-Key": "sesame-sesame"}, retries=2)
         assert await embedded(embedder, ["a"]) == [[1.0, 0.0]]
         assert len(requests) == 3
         with pytest.raises(PluginError, match="status 401") as caught:
@@ -157,7 +157,7 @@ async def test_tries_end_with_their_number_and_with_the_time() -> None:
         assert len(requests) == 3
     async with served(busy("60")) as (url, requests):
         with pytest.raises(PluginError, match="status 503"):
-            await embedded(make(url, fetch_seconds=20.0), ["a"])  # a minute is more than is left
+            await embedded(make(url, retries=2, fetch_seconds=20.0), ["a"])  # a minute is more than is left
         assert len(requests) == 1
 
 
@@ -209,10 +209,11 @@ async def test_a_redirect_is_not_followed_with_texts_and_key() -> None:
         ({"body": {"inputs": "x"}}, "holds neither"),
         ({"body": {"a": "{texts}", "b": "{text}"}}, "holds both"),
         ({"body": {"a": "{texts}", "b": "{colour}"}}, "colour"),
-        ({"dimensions": 0}, "dimensions is not given"),
+        ({"dimensions": 0}, "dimensions 0 is out of range"),
         ({"model": ""}, "model is empty"),
         ({"batch_size": 0}, "batch_size 0 is out of range"),
         ({"headers": {"a": "b\nc"}}, "cannot be sent"),
+        ({"cache_path": "x"}, "Http.cache_path has no effect"),
         ({"url": "ftp://host/x"}, "ftp"),
     ],
 )

@@ -117,7 +117,7 @@ async def test_fewer_dimensions_are_the_first_ones_scaled_again(tmp_path: Path) 
     assert vectors[0] == pytest.approx(expected(1, 2, dimensions=3), abs=1e-6)
 
 
-async def test_an_output_of_whole_texts_is_taken_as_it_is_and_dense_layers_with_it(tmp_path: Path) -> None:
+async def test_an_output_of_whole_texts_needs_no_pooling_and_has_dense_layers(tmp_path: Path) -> None:
     inputs = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
     dense = {"modules.json": [{"type": "sentence_transformers.models.Dense"}]}
     path = write(tmp_path, model=model_bytes(inputs, "sentence_embedding"), files=dense)

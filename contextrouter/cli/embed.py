@@ -82,9 +82,9 @@ async def embed(
 def bar(*, quiet: bool = False) -> Iterator[OnModelProgress]:
     """Yield a function that shows progress: a line for each store on stderr, if stderr is a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20))
-    left = (TextColumn("{task.fields[done]}"), TextColumn("left"), TimeRemainingColumn())
+    timing = (TextColumn("{task.fields[done]}"), TextColumn("left"), TimeRemainingColumn())
     with Progress(
-        *columns, *left, console=terminal.err, transient=True, disable=quiet or not terminal.err.is_terminal
+        *columns, *timing, console=terminal.err, transient=True, disable=quiet or not terminal.err.is_terminal
     ) as live:
         tasks = {}
 

@@ -49,7 +49,7 @@ class ChunkVectors:
         if self.embedder is None:
             return list(entries)
         vectors = await self._embed_legs(self.embedder, entries)
-        others = {other.model: await self._embed_legs(other, entries) for other in self.others}
+        others = {further.model: await self._embed_legs(further, entries) for further in self.others}
         result: list[Entry] = []
         start = 0
         for entry in entries:

@@ -30,13 +30,13 @@ async def embed_entities(plugins: JobPlugins, options: JobOptions, report: Repor
         )
         report.embedded += texts
         report.entities += entities
-        for other in plugins.others:
+        for further in plugins.others:
             assert isinstance(store, SupportsModels)  # `others` are of its models
             models = store.vector_models()
             texts, _ = await embed_pages(
-                partial(models.entity_texts, other.model),
-                partial(models.embed_entities, other.model),
-                other.embed,
+                partial(models.entity_texts, further.model),
+                partial(models.embed_entities, further.model),
+                further.embed,
                 options.batch,
             )
             report.embedded += texts

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 
-from contextrouter.contracts import Embedder, Entry, StoredModel, SupportsCrawl, SupportsUpsert, Transform
-from contextrouter.errors import IngestError, SettingsError
+from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsUpsert, Transform
+from contextrouter.errors import IngestError
 from contextrouter.ingest.changes import Change, Changes
 from contextrouter.ingest.chunk_vectors import ChunkVectors
 from contextrouter.ingest.deletion import delete_vanished
@@ -28,7 +28,7 @@ from contextrouter.ingest.document_queue import (
     prepare_document,
 )
 from contextrouter.ingest.entity_vectors import embed_entities
-from contextrouter.ingest.job_models import add_models
+from contextrouter.ingest.job_models import add_models, among
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Progress, Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.run_records import record_run
@@ -79,17 +79,10 @@ async def ingest(
         remove=remove,
         remove_at_most=remove_at_most,
     )
-
-    async def find(model: StoredModel) -> Embedder:
-        known = next((other for other in others if other.model == model.model), None)
-        if known is None:
-            raise SettingsError(f"none of `others` makes vectors of {model.model!r}")
-        return known
-
     async with AsyncExitStack() as stack:
         if not dry_run:
             await stack.enter_async_context(turn(store, origin, wait))
-        plugins = await add_models(plugins, find, dry_run=dry_run)
+        plugins = await add_models(plugins, among(others), dry_run=dry_run)
         return await JobRun(plugins, options, progress).execute()
 
 

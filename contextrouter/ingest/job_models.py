@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from contextrouter.contracts import Embedder, StoredModel, SupportsModels
-from contextrouter.errors import ContextRouterError, IngestError
+from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.runtime.plugin_calls import containment
 
@@ -33,6 +33,18 @@ async def add_models(plugins: JobPlugins, find: FindEmbedder, *, dry_run: bool) 
     if dry_run or len(others) == len(stored):  # of no model that this job has: the store refuses it
         return plugins
     return plugins._replace(others=[await _find(model, find) for model in others])
+
+
+def among(embedders: Sequence[Embedder]) -> FindEmbedder:
+    """Return what finds the embedder of a model among these."""
+
+    async def find(model: StoredModel) -> Embedder:
+        for embedder in embedders:
+            if embedder.model == model.model:
+                return embedder
+        raise SettingsError(f"none of `others` makes vectors of {model.model!r}")
+
+    return find
 
 
 async def _find(model: StoredModel, find: FindEmbedder) -> Embedder:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from contextrouter.contracts import Embedder, Plugin, SupportsCrawl, SupportsUpsert, Transform
+from contextrouter.contracts import Embedder, Plugin, StoredModel, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.router import ContextRouter
@@ -95,6 +95,10 @@ class Wiring:
             defined = ", ".join(self.settings.embedders) or "none"
             raise SettingsError(f"Embedder {name!r} is not defined. Defined embedders: {defined}.")
         return cast(Embedder, await self.plugin(instance or _instance("embedder", name, "static", {})))
+
+    async def embedder_of(self, model: StoredModel) -> Embedder:
+        """Return the open embedder that a store notes for a model."""
+        return await self.embedder(model.embedder)
 
     async def plugin(self, instance: Instance) -> Plugin:
         """Return the open plugin of an instance. A disabled one answers no questions, but jobs can use it."""

@@ -74,6 +74,7 @@ async def run(
     await router.open()
     jobs = select_jobs(router, names)
     reports: dict[str, Report] = {}
+    limit = router.settings.ingestion.remove_at_most
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)
         plugins = {name: await wiring.plugins(name, job) for name, job in jobs.items()}
@@ -85,16 +86,10 @@ async def run(
             stores = await _begin_anew(router, jobs, plugins, stack, remove=remove)
         for name, job in jobs.items():
             options = JobOptions(
-                origin=job.origin or name,
-                job=name,
-                labels={label: value for label in LABELS if (value := getattr(job, label))},
-                remove_at_most=router.settings.ingestion.remove_at_most,
-                **how,
+                origin=job.origin or name, job=name, labels=_labels_of(job), remove_at_most=limit, **how
             )
             filling = plugins[name]._replace(store=stores[job.to])
-            filling = await add_models(
-                filling, lambda model: wiring.embedder(model.embedder), dry_run=dry_run
-            )
+            filling = await add_models(filling, wiring.embedder_of, dry_run=dry_run)
             reports[name] = await JobRun(filling, options, _job_progress(progress, name)).execute()
     return reports
 

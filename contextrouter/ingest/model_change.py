@@ -199,7 +199,7 @@ async def _begin(store: _Store, name: str, embedder: Embedder, wiring: Wiring, w
 async def _check_droppable(
     store: _Store, model: StoredModel, stored: Sequence[StoredModel], wiring: Wiring
 ) -> None:
-    others = [other for other in stored if other.ready and other.model != model.model]
+    others = [alternative for alternative in stored if alternative.ready and alternative.model != model.model]
     if not others:
         raise IngestError(
             f"Store {store.name!r} answers with no other vectors than those of {model.model!r}; fill it with"
@@ -234,12 +234,12 @@ class _Filling:
             await self._embed_chunks()
             await self._embed_entities()
             with containment():
-                missing = await models.finish(self.embedder.model)
+                gaps = await models.finish(self.embedder.model)
             self._send()
-            if not missing:
+            if not gaps:
                 return self.report
         raise IngestError(
-            f"Store {name!r} still lacks {missing} vectors of {self.embedder.model!r}, because somebody"
+            f"Store {name!r} still lacks {gaps} vectors of {self.embedder.model!r}, because somebody"
             " writes documents without them; stop that, and run `contextrouter embed` again."
         )
 
@@ -268,8 +268,8 @@ class _Filling:
         positions = [number for number, text in enumerate(texts) if text]
         if not positions:
             return vectors
-        made = await self._embed([texts[number] or "" for number in positions])
-        for number, vector in zip(positions, made, strict=True):
+        results = await self._embed([texts[number] or "" for number in positions])
+        for number, vector in zip(positions, results, strict=True):
             vectors[number] = vector
         return vectors
 

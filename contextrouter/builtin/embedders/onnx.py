@@ -88,12 +88,12 @@ class Onnx(SentenceEmbedder[OnnxModel]):
 
         folder, file = self._find_files()
         try:
-            said = read_folder(folder)
-            pooling = cast("Pooling", said.pooling or "mean" if self.pooling == "auto" else self.pooling)
-            max_tokens = self.max_tokens or said.max_tokens
+            described = read_folder(folder)
+            pooling = cast("Pooling", described.pooling or "mean" if self.pooling == "auto" else self.pooling)
+            max_tokens = self.max_tokens or described.max_tokens
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             model = OnnxModel(onnx_session(str(file)), tokenizer, pooling, max_tokens)
-            if said.dense and not model.pooled:
+            if described.dense and not model.pooled:
                 raise PluginError(
                     "`modules.json` names a Dense layer behind the pooling, which is not in the ONNX file."
                     " Export the whole model, with an output 'sentence_embedding'"
@@ -102,7 +102,7 @@ class Onnx(SentenceEmbedder[OnnxModel]):
         except Exception as error:  # both libraries raise bare ones
             reason = " ".join(str(error).split())[:300].rstrip(".")
             raise PluginError(f"{self.label} cannot load {str(file)!r}: {reason}.") from error
-        self.prompts = said.prompts
+        self.prompts = described.prompts
         self.set_dimensions(of_model)
         files = [file, folder / "tokenizer.json"]
         files += [data for data in (Path(f"{file}_data"), Path(f"{file}.data")) if data.is_file()]

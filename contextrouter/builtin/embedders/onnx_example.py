@@ -27,30 +27,30 @@ def model_bytes(inputs: Sequence[str] = ("input_ids",), output: str = "last_hidd
     pooled = output == "sentence_embedding"
     states = "states" if pooled else output
     nodes = [
-        _node("Cast", ["input_ids"], "numbers", _attribute("to", _FLOAT)),
-        _node("Unsqueeze", ["numbers", "axis"], "columns"),
-        _node("Mul", ["columns", "frequencies"], "angles"),
-        _node("Sin", ["angles"], states),
+        _operator("Cast", ["input_ids"], "numbers", _integer_attribute("to", _FLOAT)),
+        _operator("Unsqueeze", ["numbers", "axis"], "columns"),
+        _operator("Mul", ["columns", "frequencies"], "angles"),
+        _operator("Sin", ["angles"], states),
     ]
     if pooled:
-        nodes.append(_node("ReduceSum", [states, "sum_axis"], output, _attribute("keepdims", 0)))
+        nodes.append(_operator("ReduceSum", [states, "sum_axis"], output, _integer_attribute("keepdims", 0)))
     tensors = [
-        _tensor("axis", _INT64, [1], struct.pack("<q", 2)),
-        _tensor("frequencies", _FLOAT, [DIMENSIONS], struct.pack(f"<{DIMENSIONS}f", *FREQUENCIES)),
+        _initializer("axis", _INT64, [1], struct.pack("<q", 2)),
+        _initializer("frequencies", _FLOAT, [DIMENSIONS], struct.pack(f"<{DIMENSIONS}f", *FREQUENCIES)),
     ]
     if pooled:
-        tensors.append(_tensor("sum_axis", _INT64, [1], struct.pack("<q", 1)))
+        tensors.append(_initializer("sum_axis", _INT64, [1], struct.pack("<q", 1)))
     shape: list[str | int] = ["texts", DIMENSIONS] if pooled else ["texts", "tokens", DIMENSIONS]
     graph = b"".join(
         [
-            *(_field(1, node) for node in nodes),
-            _field(2, b"example"),
-            *(_field(5, tensor) for tensor in tensors),
-            *(_field(11, _value(name, _INT64, ["texts", "tokens"])) for name in inputs),
-            _field(12, _value(output, _FLOAT, shape)),
+            *(_bytes_field(1, node) for node in nodes),
+            _bytes_field(2, b"example"),
+            *(_bytes_field(5, tensor) for tensor in tensors),
+            *(_bytes_field(11, _value_info(name, _INT64, ["texts", "tokens"])) for name in inputs),
+            _bytes_field(12, _value_info(output, _FLOAT, shape)),
         ]
     )
-    return _number(1, 8) + _field(7, graph) + _field(8, _number(2, 13))
+    return _integer_field(1, 8) + _bytes_field(7, graph) + _bytes_field(8, _integer_field(2, 13))
 
 
 def _varint(value: int) -> bytes:
@@ -61,32 +61,34 @@ def _varint(value: int) -> bytes:
     return bytes([*parts, value])
 
 
-def _number(field: int, value: int) -> bytes:
+def _integer_field(field: int, value: int) -> bytes:
     return _varint(field << 3) + _varint(value)
 
 
-def _field(field: int, content: bytes) -> bytes:
+def _bytes_field(field: int, content: bytes) -> bytes:
     return _varint(field << 3 | 2) + _varint(len(content)) + content
 
 
-def _node(operator: str, inputs: Sequence[str], output: str, attribute: bytes = b"") -> bytes:
-    node = b"".join(_field(1, name.encode()) for name in inputs) + _field(2, output.encode())
-    return node + _field(4, operator.encode()) + (_field(5, attribute) if attribute else b"")
+def _operator(operator: str, inputs: Sequence[str], output: str, attribute: bytes = b"") -> bytes:
+    node = b"".join(_bytes_field(1, name.encode()) for name in inputs) + _bytes_field(2, output.encode())
+    return node + _bytes_field(4, operator.encode()) + (_bytes_field(5, attribute) if attribute else b"")
 
 
-def _attribute(name: str, value: int) -> bytes:
+def _integer_attribute(name: str, value: int) -> bytes:
     integer = 2
-    return _field(1, name.encode()) + _number(3, value) + _number(20, integer)
+    return _bytes_field(1, name.encode()) + _integer_field(3, value) + _integer_field(20, integer)
 
 
-def _tensor(name: str, kind: int, dimensions: Sequence[int], data: bytes) -> bytes:
-    sizes = b"".join(_number(1, size) for size in dimensions)
-    return sizes + _number(2, kind) + _field(8, name.encode()) + _field(9, data)
+def _initializer(name: str, kind: int, dimensions: Sequence[int], data: bytes) -> bytes:
+    sizes = b"".join(_integer_field(1, size) for size in dimensions)
+    return sizes + _integer_field(2, kind) + _bytes_field(8, name.encode()) + _bytes_field(9, data)
 
 
-def _value(name: str, kind: int, dimensions: Sequence[str | int]) -> bytes:
+def _value_info(name: str, kind: int, dimensions: Sequence[str | int]) -> bytes:
     sizes = b"".join(
-        _field(1, _number(1, size) if isinstance(size, int) else _field(2, size.encode()))
+        _bytes_field(1, _integer_field(1, size) if isinstance(size, int) else _bytes_field(2, size.encode()))
         for size in dimensions
     )
-    return _field(1, name.encode()) + _field(2, _field(1, _number(1, kind) + _field(2, sizes)))
+    return _bytes_field(1, name.encode()) + _bytes_field(
+        2, _bytes_field(1, _integer_field(1, kind) + _bytes_field(2, sizes))
+    )

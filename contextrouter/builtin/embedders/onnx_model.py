@@ -103,8 +103,8 @@ def _choose_output(ranks: Mapping[str, int]) -> tuple[str, bool]:
         return "sentence_embedding", True
     states = [name for name, rank in ranks.items() if rank == 3]
     if states:
-        usual = [name for name in ("last_hidden_state", "token_embeddings") if name in states]
-        return (usual or states)[0], False
+        preferred = [name for name in ("last_hidden_state", "token_embeddings") if name in states]
+        return (preferred or states)[0], False
     pooled = [name for name in (*_POOLED, *ranks) if ranks.get(name) == 2]
     if pooled:
         return pooled[0], True

@@ -103,8 +103,8 @@ class SentenceEmbedder(ModelInThreads[M], Embedder):
             for number, text in enumerate(texts)
             if not is_blank(text)
         }
-        most = self.options.batch_tokens  # to count tokens of many texts takes a while
-        batches = await pool.run(token_batches, filled, most) if most else token_batches(filled, 0)
+        limit = self.options.batch_tokens  # to count tokens of many texts takes a while
+        batches = await pool.run(token_batches, filled, limit) if limit else token_batches(filled, 0)
         calls: list[Callable[[], Any]] = [
             partial(pool.run, self._encode, model, [filled[number] for number in batch], prefix, query)
             for batch in batches
@@ -145,16 +145,16 @@ class SentenceEmbedder(ModelInThreads[M], Embedder):
         return vectors
 
 
-def token_batches(texts: Mapping[int, str], most: int, most_texts: int = 1_000) -> list[list[int]]:
+def token_batches(texts: Mapping[int, str], limit: int, most_texts: int = 1_000) -> list[list[int]]:
     """Return the numbers of texts in batches of at most `most` tokens, the longest text counted for each of
     its batch, since the others are filled up to it. 0: a batch for each text.
     """
-    if not most:
+    if not limit:
         return [[number] for number in texts]
     lengths = {number: tokens.count(text) for number, text in texts.items()}
     batches: list[list[int]] = []
     for number in sorted(texts, key=lambda number: lengths[number]):  # alike long: little to fill up
-        if batches and len(batches[-1]) < most_texts and (len(batches[-1]) + 1) * lengths[number] <= most:
+        if batches and len(batches[-1]) < most_texts and (len(batches[-1]) + 1) * lengths[number] <= limit:
             batches[-1].append(number)
         else:
             batches.append([number])

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from contextrouter.contracts import Plugin
 from contextrouter.errors import ContractError, MissingDependency
-from contextrouter.runtime.imports import import_alone
+from contextrouter.runtime.import_order import import_alone
 from contextrouter.runtime.threads import Threads
 
 M = TypeVar("M")

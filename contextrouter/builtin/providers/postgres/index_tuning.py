@@ -133,8 +133,8 @@ def first_indexes(size: int, target: Wanted) -> list[str]:
 async def changes(connection: Connection, target: Wanted, *, ranks: bool = False) -> list[Change]:
     """What should change for the present number of rows; `ranks`: pg_textsearch is there to be used."""
     needed: list[Change | None] = []
-    for place in await schema.slots(connection) or [EMPTY]:
-        needed += await changes_at(connection, target, place)
+    for slot in await schema.slots(connection) or [EMPTY]:
+        needed += await changes_at(connection, target, slot)
     valid = await connection.fetchval(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')"
     )
@@ -144,10 +144,10 @@ async def changes(connection: Connection, target: Wanted, *, ranks: bool = False
     return [item for item in needed if item is not None]
 
 
-async def changes_at(connection: Connection, target: Wanted, place: Slot) -> list[Change]:
+async def changes_at(connection: Connection, target: Wanted, slot: Slot) -> list[Change]:
     """What should change in the indexes of one place for vectors."""
     needed: list[Change] = []
-    for leg in (leg + place.suffix for leg in LEGS):
+    for leg in (leg + slot.suffix for leg in LEGS):
         rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
         row = await connection.fetchrow(
             "SELECT pg_get_indexdef(indexrelid) AS definition, indisvalid AS valid FROM pg_index"
@@ -155,9 +155,9 @@ async def changes_at(connection: Connection, target: Wanted, place: Slot) -> lis
             f"chunks_{leg}_near",
         )
         current, valid = (row["definition"], row["valid"]) if row else ("", True)
-        item = change(leg, rows, place.dimensions, current, valid, target)
+        item = change(leg, rows, slot.dimensions, current, valid, target)
         if item is not None:
-            needed.append(msgspec.structs.replace(item, size=place.dimensions))
+            needed.append(msgspec.structs.replace(item, size=slot.dimensions))
     return needed
 
 

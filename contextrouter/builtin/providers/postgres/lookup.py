@@ -51,10 +51,10 @@ async def embedded(
     connection: Connection, ids: Sequence[str], tenant: str, model: str, legs: Sequence[str]
 ) -> list[tuple[Document, Mapping[str, Vector]]]:
     """The chunks of documents with their vectors of a model; none when other models filled the store."""
-    place = of_model(await schema.slots(connection), model)
-    if place is None:
+    slot = of_model(await schema.slots(connection), model)
+    if slot is None:
         return []
-    columns = ", ".join(f"{leg}{place.suffix}::text AS {leg}" for leg in legs)
+    columns = ", ".join(f"{leg}{slot.suffix}::text AS {leg}" for leg in legs)
     rows = await connection.fetch(
         f"SELECT payload, {columns} FROM chunks WHERE owner = $1 AND document = ANY ($2)",
         clean(tenant),

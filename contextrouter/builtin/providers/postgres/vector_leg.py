@@ -52,9 +52,9 @@ async def search(
     slots, definition, few, filled = await _prepare(
         connection, query, question, model[0], (exact_below, max(ef_search, query.limit))
     )
-    place = choose(slots, *model)
+    slot = choose(slots, *model)
     assert query.leg in ("vector", "keywords")  # it stands in the statement as it is
-    column, size = query.leg + place.suffix, place.dimensions
+    column, size = query.leg + slot.suffix, slot.dimensions
     if question.phrases():
         words.refuse_others(filled)
     try:
@@ -62,7 +62,7 @@ async def search(
     except (ValueError, TypeError) as error:
         raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
     if vector is None or not size:
-        return [], place.suffix
+        return [], slot.suffix
     if len(vector) != size:
         raise SourceError(
             f"Query vector has {len(vector)} dimensions, the store's have {size}; "
@@ -74,7 +74,7 @@ async def search(
         rows = await _near(connection, query, question, (column, vector), precision, size)
     if few or len(rows) < query.limit:
         rows = await _exact(connection, query, question, (column, vector))
-    return rows, place.suffix
+    return rows, slot.suffix
 
 
 def values_of(sent: bytes) -> Sequence[float]:

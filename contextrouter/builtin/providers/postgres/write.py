@@ -252,15 +252,15 @@ async def _insert_chunks(
     connection: Connection, chunks: Sequence[ChunkRow], places: Sequence[Slot], model: str, dimensions: int
 ) -> None:
     """Insert chunks with the vectors of each model that the store has a place for."""
-    own = choose(places, model, dimensions).suffix if places else FIRST
-    columns = [leg + own for leg in LEGS]
-    others = {place.model: place.suffix for place in places if place.suffix != own}
+    suffix_of_own = choose(places, model, dimensions).suffix if places else FIRST
+    columns = [leg + suffix_of_own for leg in LEGS]
+    others = {slot.model: slot.suffix for slot in places if slot.suffix != suffix_of_own}
     columns += [leg + suffix for suffix in others.values() for leg in LEGS]
     values = ", ".join(f"${number}::real[]::vector" for number in range(13, 13 + len(columns)))
     sql = _CHUNK.format(columns=", ".join(columns), values=values)
     rows = []
     for chunk in chunks:
-        by_model = (chunk.vectors, *(chunk.others.get(other, {}) for other in others))
+        by_model = (chunk.vectors, *(chunk.others.get(model_name, {}) for model_name in others))
         rows.append((*chunk.values, *(vectors.get(leg) for vectors in by_model for leg in LEGS)))
     await connection.executemany(sql, rows)
 
@@ -310,17 +310,17 @@ async def note_dimensions(connection: Connection, rows: Sequence[Rows], model: s
     if not every:
         return 0
     size = every[0][0]
-    place = choose(await schema.slots(connection), model, size)
-    if place.dimensions and (place.model or not model):
+    slot = choose(await schema.slots(connection), model, size)
+    if slot.dimensions and (slot.model or not model):
         return 0
     await connection.execute(
         "SELECT pg_advisory_xact_lock($1, hashtext(current_schema() || ':vectors'))", schema.LOCK
     )
-    place = choose(await schema.slots(connection), model, size)  # another process may have been first
-    await schema.set_note(connection, f"dimensions{place.suffix}", str(size))
+    slot = choose(await schema.slots(connection), model, size)  # another process may have been first
+    await schema.set_note(connection, f"dimensions{slot.suffix}", str(size))
     if model:
-        await schema.set_note(connection, f"model{place.suffix}", model)
-    return 0 if place.dimensions else size
+        await schema.set_note(connection, f"model{slot.suffix}", model)
+    return 0 if slot.dimensions else size
 
 
 def _count(counts: _Counts, labels: tuple[str, str, str], chunks: int, length: int) -> None:

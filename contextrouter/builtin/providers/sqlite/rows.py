@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contextrouter.builtin.providers.sqlite.filter import Condition
 from contextrouter.errors import MissingDependency
-from contextrouter.runtime.imports import import_alone
+from contextrouter.runtime.import_order import import_alone
 
 if TYPE_CHECKING:
     import numpy as np

@@ -167,8 +167,8 @@ def suffixes(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 def slots(connection: sqlite3.Connection) -> list[Slot]:
     """The places for vectors that are in use."""
-    known = connection.meta if isinstance(connection, StoreConnection) else None
-    return read_slots(known or _read_meta(connection, {} if known is None else known))
+    notes = connection.meta if isinstance(connection, StoreConnection) else None
+    return read_slots(notes or _read_meta(connection, {} if notes is None else notes))
 
 
 def is_filled(connection: sqlite3.Connection, path: str) -> bool:

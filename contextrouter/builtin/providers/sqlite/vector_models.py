@@ -34,7 +34,7 @@ class SqliteModels:
     async def stored(self) -> Sequence[StoredModel]:
         """The models whose vectors are here, the first place first."""
         none: list[StoredModel] = []
-        return await self._file.read(lambda c, _: _count(c), missing=none, must_exist=False)
+        return await self._file.read(lambda c, _: _count_models(c), missing=none, must_exist=False)
 
     async def fingerprint_model(self) -> tuple[str, int] | None:
         """The model and dimensions that fingerprints count; None: the model was never changed."""
@@ -45,25 +45,25 @@ class SqliteModels:
         """Make a place for the vectors of a model, or go on with it. Raises SourceError where there are two
         other models.
         """
-        await self._file.write(lambda c, _: _begin(c, model, dimensions, embedder))
+        await self._file.write(lambda c, _: _begin_filling(c, model, dimensions, embedder))
 
     async def missing(self, model: str, limit: int, after: str = "") -> Sequence[ChunkToEmbed]:
         """The next chunks without vectors of a model, by their numbers."""
-        return await self._file.read(lambda c, _: _missing(c, model, limit, int(after or 0)), missing=[])
+        return await self._file.read(lambda c, _: _find_gaps(c, model, limit, int(after or 0)), missing=[])
 
     async def add(self, model: str, vectors: Mapping[str, Mapping[str, Vector | None]]) -> int:
         """Keep vectors of chunks that are still there and have none; return how many these were."""
 
         def encoded() -> list[tuple[int, write.VectorRows]]:
-            return [(int(key), _encode(by_leg)) for key, by_leg in vectors.items()]
+            return [(int(key), _encode_vectors(by_leg)) for key, by_leg in vectors.items()]
 
-        return await self._file.write(lambda c, rows: _add(c, model, rows), encoded)
+        return await self._file.write(lambda c, rows: _add_vectors(c, model, rows), encoded)
 
     async def entity_texts(self, model: str) -> Sequence[str]:
         """The distinct texts about the next entities that have no vectors of a model."""
 
         def texts(connection: sqlite3.Connection) -> list[str]:
-            entities = entity_vectors.without_vectors(connection, PAGE, _place(connection, model).suffix)
+            entities = entity_vectors.without_vectors(connection, PAGE, _slot_of(connection, model).suffix)
             return list(dict.fromkeys(text for entity in entities for text in entity.texts))
 
         return await self._file.read(lambda c, _: texts(c), missing=[])
@@ -71,36 +71,36 @@ class SqliteModels:
     async def embed_entities(self, model: str, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
         return await self._file.write(
-            lambda c, _: entity_vectors.insert(c, PAGE, vectors, _place(c, model).suffix)
+            lambda c, _: entity_vectors.insert(c, PAGE, vectors, _slot_of(c, model).suffix)
         )
 
     async def finish(self, model: str) -> int:
         """Answer with a model from now on, if nothing is missing; return how much is."""
-        return await self._file.write(lambda c, _: _finish(c, model))
+        return await self._file.write(lambda c, _: _finish_filling(c, model))
 
     async def drop(self, model: str) -> None:
         """Remove the vectors of a model, in one transaction."""
-        await self._file.write(lambda c, _: _drop(c, model))
+        await self._file.write(lambda c, _: _drop_model(c, model))
 
 
-def _place(connection: sqlite3.Connection, model: str) -> Slot:
-    place = of_model(schema.slots(connection), model)
-    if place is None:
+def _slot_of(connection: sqlite3.Connection, model: str) -> Slot:
+    slot = of_model(schema.slots(connection), model)
+    if slot is None:
         raise SourceError(f"Store has no place for the vectors of {model!r}: they were dropped meanwhile.")
-    return place
+    return slot
 
 
-def _count(connection: sqlite3.Connection) -> list[StoredModel]:
+def _count_models(connection: sqlite3.Connection) -> list[StoredModel]:
     total = schema.number(connection, "chunks")
     models = []
-    for place in schema.slots(connection):
-        rows = connection.execute(f"SELECT count(*) FROM vectors{place.suffix}").fetchone()[0]
+    for slot in schema.slots(connection):
+        rows = connection.execute(f"SELECT count(*) FROM vectors{slot.suffix}").fetchone()[0]
         models.append(
             StoredModel(
-                model=place.model,
-                dimensions=place.dimensions,
-                embedder=place.embedder,
-                ready=not place.filling,
+                model=slot.model,
+                dimensions=slot.dimensions,
+                embedder=slot.embedder,
+                ready=not slot.filling,
                 chunks=rows,
                 missing=total - rows,
             )
@@ -108,23 +108,23 @@ def _count(connection: sqlite3.Connection) -> list[StoredModel]:
     return models
 
 
-def _begin(connection: sqlite3.Connection, model: str, dimensions: int, embedder: str) -> None:
+def _begin_filling(connection: sqlite3.Connection, model: str, dimensions: int, embedder: str) -> None:
     slots = schema.slots(connection)
-    place = place_for(slots, model, dimensions)
-    if place.suffix == SECOND:
+    slot = place_for(slots, model, dimensions)
+    if slot.suffix == SECOND:
         schema.make_second(connection)
     if slots and not schema.text(connection, COUNTED_AS):
-        first = slots[0]
-        schema.write_meta(connection, COUNTED_AS, json.dumps([first.model, first.dimensions]))
+        former = slots[0]
+        schema.write_meta(connection, COUNTED_AS, json.dumps([former.model, former.dimensions]))
     notes: dict[str, str | int] = {"embedder": embedder}
-    if place not in slots:
+    if slot not in slots:
         notes |= {"model": model, "dimensions": dimensions, "filling": 1, "filled": uuid.uuid4().hex}
     for key, value in notes.items():
-        schema.write_meta(connection, key + place.suffix, value)
+        schema.write_meta(connection, key + slot.suffix, value)
 
 
-def _missing(connection: sqlite3.Connection, model: str, limit: int, after: int) -> list[ChunkToEmbed]:
-    without = _WITHOUT.format(_place(connection, model).suffix)
+def _find_gaps(connection: sqlite3.Connection, model: str, limit: int, after: int) -> list[ChunkToEmbed]:
+    without = _WITHOUT.format(_slot_of(connection, model).suffix)
     rows = connection.execute(
         f"SELECT c.number, t.payload FROM chunks c JOIN texts t ON t.chunk = c.number WHERE c.number > ? AND"
         f" {without} ORDER BY c.number LIMIT ?",
@@ -133,45 +133,47 @@ def _missing(connection: sqlite3.Connection, model: str, limit: int, after: int)
     return [ChunkToEmbed(key=str(number), document=write.document(stored)) for number, stored in rows]
 
 
-def _encode(by_leg: Mapping[str, Vector | None]) -> write.VectorRows:
+def _encode_vectors(by_leg: Mapping[str, Vector | None]) -> write.VectorRows:
     units = {leg: None if vector is None else unit_array(vector) for leg, vector in by_leg.items()}
     return {leg: (unit.tobytes(), code(unit)) for leg, unit in units.items() if unit is not None}
 
 
-def _add(connection: sqlite3.Connection, model: str, rows: Sequence[tuple[int, write.VectorRows]]) -> int:
-    place = _place(connection, model)
+def _add_vectors(
+    connection: sqlite3.Connection, model: str, rows: Sequence[tuple[int, write.VectorRows]]
+) -> int:
+    slot = _slot_of(connection, model)
     added = 0
     for number, vectors in rows:
         for exact, _ in vectors.values():
-            if len(exact) // 4 != place.dimensions:
+            if len(exact) // 4 != slot.dimensions:
                 raise SourceError(
                     f"Embedder gave a vector of {len(exact) // 4} dimensions, {model!r} has"
-                    f" {place.dimensions}; check the embedder."
+                    f" {slot.dimensions}; check the embedder."
                 )
-        sql = f"SELECT 1 FROM chunks c WHERE c.number = ? AND {_WITHOUT.format(place.suffix)}"
+        sql = f"SELECT 1 FROM chunks c WHERE c.number = ? AND {_WITHOUT.format(slot.suffix)}"
         if connection.execute(sql, (number,)).fetchone():
-            write.insert_vectors(connection, number, vectors, place.suffix)
+            write.insert_vectors(connection, number, vectors, slot.suffix)
             added += 1
-    if added and not place.filling:  # a gap is closed: what searches remember lacks these chunks
-        schema.write_meta(connection, f"filled{place.suffix}", uuid.uuid4().hex)
+    if added and not slot.filling:  # a gap is closed: what searches remember lacks these chunks
+        schema.write_meta(connection, f"filled{slot.suffix}", uuid.uuid4().hex)
         schema.add(connection, "generation", 1)
     return added
 
 
-def _finish(connection: sqlite3.Connection, model: str) -> int:
-    place = _place(connection, model)
-    sql = f"SELECT count(*) FROM chunks c WHERE {_WITHOUT.format(place.suffix)}"
-    missing = int(connection.execute(sql).fetchone()[0])
-    missing += len(entity_vectors.without_vectors(connection, PAGE, place.suffix))
-    if not missing and place.filling:
-        connection.execute("DELETE FROM meta WHERE key = ?", (f"filling{place.suffix}",))
-        schema.write_meta(connection, f"filled{place.suffix}", uuid.uuid4().hex)
+def _finish_filling(connection: sqlite3.Connection, model: str) -> int:
+    slot = _slot_of(connection, model)
+    sql = f"SELECT count(*) FROM chunks c WHERE {_WITHOUT.format(slot.suffix)}"
+    gaps = int(connection.execute(sql).fetchone()[0])
+    gaps += len(entity_vectors.without_vectors(connection, PAGE, slot.suffix))
+    if not gaps and slot.filling:
+        connection.execute("DELETE FROM meta WHERE key = ?", (f"filling{slot.suffix}",))
+        schema.write_meta(connection, f"filled{slot.suffix}", uuid.uuid4().hex)
         schema.add(connection, "generation", 1)
-    return missing
+    return gaps
 
 
-def _drop(connection: sqlite3.Connection, model: str) -> None:
-    suffix = _place(connection, model).suffix
+def _drop_model(connection: sqlite3.Connection, model: str) -> None:
+    suffix = _slot_of(connection, model).suffix
     for table in (*write.VECTOR_TABLES, "entities"):
         connection.execute(f"DELETE FROM {table}{suffix}")
     connection.executemany("DELETE FROM meta WHERE key = ?", [(key + suffix,) for key in NOTES])

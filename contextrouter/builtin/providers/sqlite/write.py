@@ -247,11 +247,11 @@ def _check_sizes(
         if dimensions and size != dimensions:
             message = f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
             raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
-        place = choose(places, model, size)
-        if not place.dimensions or (model and not place.model):
-            schema.write_meta(connection, f"dimensions{place.suffix}", size)
+        slot = choose(places, model, size)
+        if not slot.dimensions or (model and not slot.model):
+            schema.write_meta(connection, f"dimensions{slot.suffix}", size)
             if model:
-                schema.write_meta(connection, f"model{place.suffix}", model)
+                schema.write_meta(connection, f"model{slot.suffix}", model)
             places = schema.slots(connection)
     return places
 
@@ -294,7 +294,7 @@ def _insert(
     connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers, of_vectors: tuple[Slot, list[Slot]]
 ) -> None:
     """Insert one document. `of_vectors`: the place of its vectors, and all places that are in use."""
-    place, places = of_vectors
+    slot, places = of_vectors
     document = connection.execute(
         "INSERT INTO documents (tenant, id, compartment, sensitivity, url, fingerprint, payload) VALUES (?,"
         " ?, ?, ?, ?, ?, ?)",
@@ -312,11 +312,11 @@ def _insert(
         )
         assert number is not None
         if chunk.vectors:
-            insert_vectors(connection, number, chunk.vectors, place.suffix)
+            insert_vectors(connection, number, chunk.vectors, slot.suffix)
         for model, vectors in chunk.others.items():
-            other = of_model(places, model)  # None: it was dropped meanwhile
-            if other is not None and other.suffix != place.suffix:
-                insert_vectors(connection, number, vectors, other.suffix)
+            further = of_model(places, model)  # None: it was dropped meanwhile
+            if further is not None and further.suffix != slot.suffix:
+                insert_vectors(connection, number, vectors, further.suffix)
         filters.insert(number, chunk.filters)
     schema.add(connection, "chunks", len(rows.chunks))
     schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))

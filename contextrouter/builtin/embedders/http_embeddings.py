@@ -7,18 +7,18 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
 from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.option_checks import check_headers
-from contextrouter.builtin.embedders.http_example import HOST, VectorServer
+from contextrouter.builtin.embedders.http_embeddings_example import HOST, VectorServer
 from contextrouter.builtin.embedders.sentence_embedder import SentenceOptions, token_batches
 from contextrouter.builtin.shared.google_cloud.concurrent_calls import run_together
-from contextrouter.contracts import Embedder, FilePath
+from contextrouter.contracts import Embedder
 from contextrouter.errors import MissingDependency, PluginError, SettingsError
-from contextrouter.fetch import JSON, Fetched, Fetcher, FetchFailed, FetchOptions, check_url
+from contextrouter.fetch import JSON, Fetched, Fetcher, FetchFailed, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Vector
 from contextrouter.runtime.threads import Threads
 from contextrouter.text.characters import is_blank
@@ -43,8 +43,9 @@ class Http(Embedder):
     `per_host` requests run at once.
 
     A request that fails for now (status 429, 502 to 504, or no connection) is sent again up to `retries`
-    times, all within `fetch_seconds`. A blank text is never sent and gets zeros. What may be fetched is as
-    for sources: private addresses are refused unless `allow_private` names their network.
+    times, all within `fetch_seconds`. A blank text is never sent and gets zeros. The keys of connectors that
+    fetch are theirs, but for `max_redirects` and `cache_path`, which have no effect: private addresses are
+    refused unless `allow_private` names their network.
     """
 
     score_weights: Mapping[str, float] = {"vector": 1.0, "keywords": 0.15}
@@ -63,30 +64,19 @@ class Http(Embedder):
         query_input_type: str = "query",
         document_input_type: str = "document",
         batch_size: int = 96,
-        retries: int = 3,
-        fetch_seconds: float = 30.0,
-        max_bytes: int = 50_000_000,
-        per_host: int = 4,
-        user_agent: str = "contextrouter",
-        allow_private: Sequence[str] = (),
-        ca_file: FilePath = "",
-        environment_proxies: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
         query_prefix: str = "",
         document_prefix: str = "",
-        batch_tokens: int = BATCH_TOKENS,
         score_weights: Mapping[str, float] = {},
         leg_weights: Mapping[str, float] = {},
         unrelated: float = 0.0,
+        **fetch: Unpack[FetchKeys],
     ) -> None:
-        check_url(url)
-        if not model.strip():
-            raise ValueError("model is empty. Name the model: it is stored with the vectors it made.")
-        if not 1 <= batch_size <= 10_000:
-            raise ValueError(f"batch_size {batch_size!r} is out of range; give 1 to 10,000.")
-        url_template.check(body, NAMES, "Http.body")
-        self._single = _takes_one_text(body)
+        _check_options(url, model, dimensions, batch_size)
+        _check_fetch_keys(fetch)
         check_headers("Http", headers)
-        options = SentenceOptions(
+        self._single = _takes_one_text(body)
+        self.options = SentenceOptions(
             query_prefix=query_prefix,
             document_prefix=document_prefix,
             dimensions=dimensions,
@@ -95,28 +85,15 @@ class Http(Embedder):
             leg_weights=leg_weights,
             unrelated=unrelated,
         )
-        if options.dimensions < 1:
-            raise ValueError("dimensions is not given. Give how long the vectors are.")
-        self.options, self.model, self.dimensions = options, model, options.dimensions
-        options.apply_to(self)
-        self._url, self._body, self._headers = url, body, headers
+        self.options.apply_to(self)
+        self.model, self.dimensions = model, dimensions
+        self._url, self._body, self._headers, self._batch_size = url, body, headers, batch_size
         self._paths = {"vectors": vectors, **({"numbers": numbers} if numbers else {})}
         self._compiled: dict[str, Any] = {}
         self._input_types = {True: query_input_type, False: document_input_type}
-        self._batch_size, self._retries = batch_size, retries
-        fetching = FetchOptions.build(
-            "Http",
-            user_agent=user_agent,
-            max_bytes=max_bytes,
-            fetch_seconds=fetch_seconds,
-            retries=retries,
-            per_host=per_host,
-            allow_private=allow_private,
-            ca_file=ca_file,
-            environment_proxies=environment_proxies,
-        )
+        options = FetchOptions.build("Http", **fetch)
         secrets = [value for value in headers.values() if len(value) >= 8]
-        self._fetcher = Fetcher(fetching, extra="http", secrets=secrets, configured=[url])
+        self._fetcher = Fetcher(options, extra="http", secrets=secrets, configured=[url])
         self._threads: Threads | None = None
         self._server: VectorServer | None = None
 
@@ -175,8 +152,8 @@ class Http(Embedder):
             for number, text in enumerate(texts)
             if not is_blank(text)
         }
-        most = 0 if self._single else self.options.batch_tokens
-        batches = await threads.run(token_batches, filled, most, self._batch_size)
+        limit = 0 if self._single else self.options.batch_tokens
+        batches = await threads.run(token_batches, filled, limit, self._batch_size)
         calls: list[Callable[[], Any]] = [
             partial(self._request, [filled[number] for number in batch], query, threads) for batch in batches
         ]
@@ -211,7 +188,11 @@ class Http(Embedder):
                 wait = failure.retry_after
                 if wait is None:
                     wait = _PAUSE * 2**attempt * (1 + random.random())  # noqa: S311 - no secret hangs on it
-                if not failure.transient or attempt >= self._retries or monotonic() + wait >= until:
+                if (
+                    not failure.transient
+                    or attempt >= self._fetcher.options.retries
+                    or monotonic() + wait >= until
+                ):
                     tries = f" It was asked {attempt + 1} times." if attempt else ""
                     remedy = f"{tries} Check url, headers and body, and whether the server is up."
                     raise PluginError(f"Embedder 'http': {failure}{remedy}") from None
@@ -298,6 +279,7 @@ def _is_vector(row: object) -> bool:
 
 def _takes_one_text(body: Mapping[str, Any]) -> bool:
     """Whether a template takes one text. Raises ValueError for one that takes both, or nothing."""
+    url_template.check(body, NAMES, "Http.body")
     names = url_template.placeholders(body) & {"texts", "text"}
     if len(names) != 1:
         raise ValueError(
@@ -305,3 +287,18 @@ def _takes_one_text(body: Mapping[str, Any]) -> bool:
             f" {'both' if names else 'neither'}."
         )
     return "text" in names
+
+
+def _check_options(url: str, model: str, dimensions: int, batch_size: int) -> None:
+    check_url(url)
+    if not model.strip():
+        raise ValueError("model is empty. Name the model: it is stored with the vectors it made.")
+    for name, value in (("dimensions", dimensions), ("batch_size", batch_size)):
+        if not 1 <= value <= 100_000:
+            raise ValueError(f"{name} {value!r} is out of range; give 1 to 100,000.")
+
+
+def _check_fetch_keys(fetch: FetchKeys) -> None:
+    for name in ("max_redirects", "cache_path"):
+        if name in fetch:
+            raise ValueError(f"Http.{name} has no effect: texts are sent by POST. Remove it.")
