@@ -11,10 +11,10 @@ import msgspec
 
 from contextrouter.contracts import Embedder, Entry, SupportsModel, SupportsVectors
 from contextrouter.errors import IngestError
+from contextrouter.ingest.document_queue import PreparedDocument
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.preparation import leg_text
 from contextrouter.ingest.report import Report
-from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.model import Document, Vector
 from contextrouter.runtime.plugin_calls import containment
 
@@ -25,12 +25,9 @@ VectorsByText = Mapping[tuple[str, str], Vector]
 class ChunkVectors:
     """The embedder of a job, and the vectors that the store already has."""
 
-    def __init__(
-        self, plugins: JobPlugins, options: JobOptions, stored: StoredFingerprints, report: Report
-    ) -> None:
+    def __init__(self, plugins: JobPlugins, options: JobOptions) -> None:
         self.store, self.embedder, self.options = plugins.store, plugins.embedder, options
         self.others = plugins.others
-        self.stored, self.report = stored, report
 
     async def announce_model(self) -> None:
         """Tell the store which model makes the vectors, so that it can refuse vectors of another model."""
@@ -44,12 +41,19 @@ class ChunkVectors:
                 f"The store does not take vectors of {self.embedder.model!r}: {error}"
             ) from error
 
-    async def embed(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return the entries with one vector per chunk and vector leg."""
+    async def embed(self, documents: Sequence[PreparedDocument], report: Report) -> list[Entry]:
+        """Return the entries of the documents with one vector per chunk and vector leg. The report counts the
+        texts that were embedded.
+        """
+        entries = [document.entry for document in documents if document.entry]
         if self.embedder is None:
-            return list(entries)
-        vectors = await self._embed_legs(self.embedder, entries)
-        others = {further.model: await self._embed_legs(further, entries) for further in self.others}
+            return entries
+        changed = [document.change.document for document in documents if document.change.stored]
+        vectors = await self._embed_legs(self.embedder, entries, changed, report)
+        others = {
+            further.model: await self._embed_legs(further, entries, changed, report)
+            for further in self.others
+        }
         result: list[Entry] = []
         start = 0
         for entry in entries:
@@ -61,21 +65,23 @@ class ChunkVectors:
         return result
 
     async def _embed_legs(
-        self, embedder: Embedder, entries: Sequence[Entry]
+        self, embedder: Embedder, entries: Sequence[Entry], changed: Sequence[Document], report: Report
     ) -> Mapping[str, Sequence[Vector | None]]:
         """Return leg -> the vectors of all chunks, in their order."""
         chunks = [chunk for entry in entries for chunk in entry.chunks]
-        stored = await self._load_vectors(entries, embedder.model)
-        return {leg: await self._embed_leg(embedder, leg, chunks, stored) for leg in self.store.vector_legs}
+        stored = await self._load_vectors(changed, embedder.model)
+        return {
+            leg: await self._embed_leg(embedder, leg, chunks, stored, report)
+            for leg in self.store.vector_legs
+        }
 
-    async def _load_vectors(self, entries: Sequence[Entry], model: str) -> VectorsByText:
+    async def _load_vectors(self, documents: Sequence[Document], model: str) -> VectorsByText:
         """Return the vectors that the store holds for the earlier versions of these documents."""
         if self.options.rebuild or not model or not isinstance(self.store, SupportsVectors):
             return {}
         changed: dict[str | None, list[str]] = {}
-        for document in (entry.document for entry in entries):
-            if document.id in self.stored.by_tenant.get(document.tenant or None, ()):
-                changed.setdefault(document.tenant or None, []).append(document.id)
+        for document in documents:
+            changed.setdefault(document.tenant or None, []).append(document.id)
         vectors: dict[tuple[str, str], Vector] = {}
         for tenant, ids in changed.items():
             try:
@@ -93,7 +99,7 @@ class ChunkVectors:
         return vectors
 
     async def _embed_leg(
-        self, embedder: Embedder, leg: str, chunks: Sequence[Document], stored: VectorsByText
+        self, embedder: Embedder, leg: str, chunks: Sequence[Document], stored: VectorsByText, report: Report
     ) -> list[Vector | None]:
         """Return one vector per chunk; None if the leg has no text. A call embeds at most `batch` texts."""
         texts = [leg_text(leg, chunk) for chunk in chunks]
@@ -114,7 +120,7 @@ class ChunkVectors:
                     f"The embedder returned {len(embeddings)} vectors for {len(part)} texts; it must return"
                     " one each."
                 )
-            self.report.embedded += len(embeddings)
+            report.embedded += len(embeddings)
             for index, vector in zip(part, embeddings, strict=True):
                 vectors[index] = vector
         return vectors

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextrouter.builtin.providers.postgres.filter import Values, admitted
 from contextrouter.builtin.providers.postgres.schema import REBUILD
 from contextrouter.builtin.providers.postgres.text_configurations import Words
-from contextrouter.builtin.providers.vector_slots import Slot, choose, note_keys, read_slots
+from contextrouter.builtin.providers.vector_slots import SECOND, Slot, choose, note_keys, read_slots
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
 from contextrouter.text.languages import LanguageTerms
@@ -85,6 +85,11 @@ def values_of(sent: bytes) -> Sequence[float]:
     return values
 
 
+def near_index(leg: str) -> str:
+    """The name of the approximate index of a leg."""
+    return f"chunks_{leg}_near"
+
+
 def index_sql(
     leg: str,
     size: int,
@@ -104,7 +109,7 @@ def index_sql(
     how = "CONCURRENTLY " if concurrently else ""
     table, extension = (f"{at[0]}.", f"{at[1]}.") if at else ("", "")
     return (
-        f"CREATE INDEX {how}{name or f'chunks_{leg}_near'} ON {table}chunks USING {method}"
+        f"CREATE INDEX {how}{name or near_index(leg)} ON {table}chunks USING {method}"
         f" (({leg}::{extension}{precision}({size})) {extension}{precision}_cosine_ops) {options}"
     )
 
@@ -124,8 +129,8 @@ async def _prepare(
     name = (
         "(SELECT CASE WHEN EXISTS (SELECT FROM meta WHERE key = 'model_2' AND value ="
         f" {values.bound(model, 'text')}) AND NOT EXISTS (SELECT FROM meta WHERE key = 'filling_2') THEN"
-        f" {values.bound(f'chunks_{query.leg}_2_near', 'text')} ELSE"
-        f" {values.bound(f'chunks_{query.leg}_near', 'text')} END)"
+        f" {values.bound(near_index(query.leg + SECOND), 'text')} ELSE"
+        f" {values.bound(near_index(query.leg), 'text')} END)"
     )
     condition = admitted(query, question, values)
     few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
