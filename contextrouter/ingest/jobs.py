@@ -68,8 +68,7 @@ async def run(
     such a run removes nothing. If another run fills a store, this one waits up to `wait` seconds. `workers`
     is how many processes prepare and store documents (0: this one); None: those of the settings.
 
-    Raises SettingsError for a name, source or store that does not fit; IngestError if a source, embedder or
-    store fails.
+    Raises SettingsError for a name, source or store that does not fit, IngestError for one that fails.
     """
     how: dict[str, Any] = {"rebuild": rebuild, "dry_run": dry_run, "remove": remove, "batch": batch}
     if not isinstance(router, ContextRouter):

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from support.postgres_server import run as run_sql
+from support.postgres_server import schema, uri
 from support.serving import start_server
 
 from contextrouter import ContextRouter
 from contextrouter.builtin.embedders.onnx_example import write_model
-from contextrouter.ingest import run, stored_models
+from contextrouter.ingest import embed, run, stored_models
 
 ANIMALS = ("otter", "heron", "badger", "salmon", "kestrel", "beaver", "newt", "vole")
 
@@ -114,3 +116,27 @@ async def test_a_killed_change_of_model_goes_on_where_it_was(tmp_path: Path) -> 
         printed, _ = await again.communicate()
         assert json.loads(printed)["docs"]["chunks"] == many - kept
         assert await chunks() == (many, True)
+
+
+async def test_worker_processes_store_the_vectors_of_both_models(tmp_path: Path) -> None:
+    name = schema()
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "model").mkdir()
+    write_model(tmp_path / "model")
+    (tmp_path / "texts" / "otter.txt").write_text("The otter lives by the river.")
+    settings = {
+        "providers": {"docs": {"use": "postgres", "dsn": await asyncio.to_thread(uri), "schema": name}},
+        "embedders": {"new": {"use": "onnx", "path": str(tmp_path / "model")}},
+        "ingest": {"texts": {"from": str(tmp_path / "texts"), "to": "docs"}},
+    }
+    try:
+        async with ContextRouter(settings) as router:
+            await run(router)
+            await embed(router, "new")
+            (tmp_path / "texts" / "heron.txt").write_text("The heron lives by the river.")
+            report = (await run(router, workers=1))["texts"]
+            assert (report.added, report.unchanged) == (1, 1)
+            models = (await stored_models(router))["docs"]
+            assert [(model.chunks, model.missing) for model in models] == [(2, 0), (2, 0)]
+    finally:
+        await run_sql(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
