@@ -139,7 +139,7 @@ def test_python_blocks_run_and_print_what_the_page_says(page: Path, folder: Path
 
 @pytest.mark.parametrize("page", [README, *RUN_HERE], ids=ids)
 def test_toml_blocks_are_valid_settings(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("OPENAI_API_KEY", "SEARCH_KEY", "TICKETS_TOKEN"):
+    for name in ("OPENAI_API_KEY", "SEARCH_KEY", "TICKETS_TOKEN", "COHERE_API_KEY", "VOYAGE_API_KEY"):
         monkeypatch.setenv(name, "sk-of-the-test")
     for block in blocks(page):
         if block.language == "toml":
