@@ -133,6 +133,11 @@ tokens = SignedTokens(Jwt(keys_file="key.pem", issuer="i", audience="a"))
 claims = {"iss": "i", "aud": "a", "sub": "anna", "exp": time.time() + 60, "ceiling": "internal"}
 assert tokens.verify(jwt.encode(claims, key, "EdDSA")).scope.ceiling == "internal"
 """
+TRACER = """
+from opentelemetry import trace
+from contextrouter.runtime.spans import tracer
+assert tracer() is None  # the interface alone sets no provider
+"""
 RAY = """
 import asyncio
 from contextlib import AsyncExitStack
@@ -293,6 +298,7 @@ RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `c
     "answer": ("-c", ANSWER),
     "mcp": ("-c", MCP),
     "jwt": ("-c", TOKEN),
+    "otel": ("-c", TRACER),
     "schemas": ("-c", SCHEMAS),
     "serve": ("-c", SERVE),
     "vertex": (

@@ -152,7 +152,7 @@ async def _group_changes(
     async for change in changes:
         try:
             item = Item(change.document.id, encode_change(change))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             progress.report.skip(change.document.id, f"{type(error).__name__}: {error}")
             continue
         size = len(change.document.content)

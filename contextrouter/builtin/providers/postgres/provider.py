@@ -206,11 +206,11 @@ class Postgres(Maintained):
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
-        asked = (connection, query, question, self._words)
+        arguments = (connection, query, question, self._words)
         vectors = (model, self._suffix)
-        if self._ranks and (rows := await text_leg.search_index(*asked, self.pool.schema, *vectors)):
+        if self._ranks and (rows := await text_leg.search_index(*arguments, self.pool.schema, *vectors)):
             return rows
-        return await text_leg.search(*asked, self._weights, self._factor, *vectors)
+        return await text_leg.search(*arguments, self._weights, self._factor, *vectors)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
@@ -227,9 +227,9 @@ class Postgres(Maintained):
         async with self.pool.transaction(write=True) as connection:
             await schema.keep_note(connection, "text_search", self._words.note)
             self._words.refuse_others(await schema.read_meta(connection, "text_search"))
-            first = await write.note_dimensions(connection, rows, *self._model)
-            if first and not await index_building.left_out(connection):
-                for sql in index_tuning.first_indexes(first, self._wanted):
+            size = await write.note_dimensions(connection, rows, *self._model)
+            if size and not await index_building.left_out(connection):
+                for sql in index_tuning.first_indexes(size, self._wanted):
                     await connection.execute(sql)
             await write.upsert(connection, rows, *self._model)
 
@@ -280,9 +280,9 @@ class Postgres(Maintained):
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents of one tenant and what belongs to them, durably; return how many there were."""
-        wanted = [id for id in dict.fromkeys(ids) if id == clean(id)]
+        valid = [id for id in dict.fromkeys(ids) if id == clean(id)]
         return await self.pool.answer(
-            lambda c: write.delete(c, wanted, clean(tenant or "")), missing=0, write=True
+            lambda c: write.delete(c, valid, clean(tenant or "")), missing=0, write=True
         )
 
     async def clear(self) -> None:
