@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -82,6 +83,11 @@ class Server:
             while (self.folder / "log").read_text().count(text) < times:  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.05)
 
+    def counters(self) -> list[Path]:
+        """Folders in which the workers count."""
+        maps = Path(f"/proc/{self.pids()[1]}/maps").read_text()
+        return [Path(line) for line in set(re.findall(r"(/\S+)/counter_1\.db", maps))]
+
     async def gone(self) -> None:
         """Wait until nobody listens any more."""
         async with asyncio.timeout(120):
@@ -138,9 +144,22 @@ async def test_signals_reach_all_workers_and_they_end_with_their_parent(server: 
     server.process.send_signal(signal.SIGHUP)
     await server.logged("Reloaded the settings.", 2)
     assert await server.ask(20) == {"heron"}
+    (counters,) = server.counters()
     server.process.kill()
     await server.logged("The parent process is gone, so this worker stops.", 2)
     await server.gone()
+    async with asyncio.timeout(120):
+        while counters.exists():  # noqa: ASYNC110 - of other processes
+            await asyncio.sleep(0.05)
+
+
+async def test_a_worker_starts_again_though_something_has_tidied_the_counters_away(server: Server):
+    (counters,) = server.counters()
+    shutil.rmtree(counters)
+    os.kill(server.pids()[1], signal.SIGKILL)
+    await server.logged("answers, as process", 3)
+    assert samples(await server.get("/metrics"), "contextrouter_worker_starts_total") == {'worker="1"': 1}
+    assert f"was deleted: {counters}" in (server.folder / "log").read_text()
 
 
 async def test_a_stop_ends_the_workers_and_the_parent_with_zero(server: Server):

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -65,7 +66,7 @@ async def _serve(
     def seconds() -> float:
         return current.settings.serve.drain_delay + current.settings.serve.drain_seconds
 
-    _end_with_parent(stop, seconds)
+    _end_with_parent(stop, seconds, worker.metrics)
     telling = asyncio.get_running_loop().create_task(_tell_of_stop(link, stop, seconds))
     try:
         await serve(
@@ -86,8 +87,10 @@ async def _tell_of_stop(link: Connection, stop: asyncio.Event, seconds: Callable
     _tell(link, STOPPING, f"{seconds():g}")
 
 
-def _end_with_parent(stop: asyncio.Event, seconds: Callable[[], float]) -> None:
-    """Stop when the parent is gone, however it ended; at once, if that takes longer than it may."""
+def _end_with_parent(stop: asyncio.Event, seconds: Callable[[], float], folder: str) -> None:
+    """Stop when the parent is gone, however it ended; at once, if that takes longer than it may. A parent
+    that was killed could not remove the folder of the counters, so its workers do.
+    """
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -98,6 +101,7 @@ def _end_with_parent(stop: asyncio.Event, seconds: Callable[[], float]) -> None:
         log.error("The parent process is gone, so this worker stops.")
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             loop.call_soon_threadsafe(stop.set)
+        shutil.rmtree(folder, ignore_errors=True)
         time.sleep(seconds() + LAST_SECONDS)
         os._exit(1)
 

@@ -201,6 +201,7 @@ class _Parent:
 
     def _start(self, slot: _Slot) -> None:
         """Spawn the process of a slot."""
+        self._keep_folder()
         slot.link, far_end = multiprocessing.Pipe(duplex=False)
         worker = Worker(number=slot.number, count=len(self._slots), metrics=self._folder)
         process = multiprocessing.get_context("spawn").Process(
@@ -215,6 +216,19 @@ class _Parent:
         loop = asyncio.get_running_loop()
         loop.add_reader(slot.link.fileno(), self._listen, slot)
         loop.add_reader(process.sentinel, self._bury, slot)
+
+    def _keep_folder(self) -> None:
+        """Make the folder of the counters again, where something has tidied it away: without it no worker
+        starts.
+        """
+        try:
+            os.mkdir(self._folder, 0o700)
+        except FileExistsError:
+            return
+        except OSError as error:
+            log.error("The folder in which workers count cannot be made again: %s", error)
+            return
+        log.warning("The folder in which workers count was deleted: %s. The metrics begin anew.", self._folder)
 
     def _listen(self, slot: _Slot) -> None:
         """Take what a worker tells."""
