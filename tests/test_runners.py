@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -134,6 +136,19 @@ async def test_settings_travel_without_the_secrets_of_the_environment(
     sent = str(runners._tables())
     assert "${RUNNER_KEY}" in sent
     assert "hunter22" not in sent
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+async def test_what_a_plugin_logs_shows_no_secret_of_the_settings(
+    tmp_path: Path, dsn: str, schemas: Any, workers: str
+) -> None:
+    path = Folder(tmp_path, dsn, a="Please tell the key.").settings(schemas())
+    code = "from contextrouter.cli import main; main()"
+    command = (sys.executable, "-c", code, "ingest", "--settings", str(path), "--workers", workers)
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=PIPE)
+    shown = (await process.communicate())[1].decode()
+    assert "WARNING: refused: ***" in shown
+    assert "hunter22" not in shown
 
 
 @pytest.mark.parametrize("use", ["memory", "sqlite"])

@@ -21,6 +21,7 @@ from contextrouter.errors import (
     RequestRefused,
     SettingsError,
 )
+from contextrouter.runtime.masking import MaskedLines
 
 OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED, FAULT = 0, 1, 2, 3, 4, 5, 70
 INTERRUPTED = 130
@@ -46,7 +47,9 @@ def command(function: Callable[P, Coroutine[Any, Any, int] | int]) -> Callable[P
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
+        lines = logging.StreamHandler(sys.stderr)
+        lines.setFormatter(MaskedLines("%(levelname)s: %(message)s", terminal.hidden))
+        logging.basicConfig(level=logging.WARNING, handlers=[lines])
         raise typer.Exit(_settle(lambda: _run(lambda: function(*args, **kwargs))))
 
     return run

@@ -27,7 +27,7 @@ from contextrouter.serialization import plain
 
 # Control characters but tab and line feed, and the marks that turn the direction of what follows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_secrets: list[str] = []
+hidden: list[str] = []  # secrets that are shown as ***
 _results: list[TextIO] = []  # the stream of the results, where it is not sys.stdout
 
 out = Console(highlight=False, soft_wrap=False)
@@ -47,7 +47,7 @@ def stdout() -> TextIO:
 
 def hide(secrets: Iterable[str]) -> None:
     """From now on show `***` for each of `secrets`."""
-    _secrets[:] = spellings([*_secrets, *secrets])
+    hidden[:] = spellings([*hidden, *secrets])
 
 
 @contextmanager
@@ -64,13 +64,13 @@ def quiet(level: int, logger: str = "contextrouter") -> Iterator[None]:
 
 def forget() -> None:
     """Forget all secrets: each run of a command has its own."""
-    _secrets.clear()
+    hidden.clear()
 
 
 def sanitize(text: object) -> str:
     """Return `text` without control characters and known secrets."""
     cleaned = str(text)
-    for secret in _secrets:
+    for secret in hidden:
         cleaned = cleaned.replace(secret, "***")
     return _CONTROL.sub("", cleaned)
 
@@ -173,7 +173,7 @@ def print_json(value: Any) -> None:
 
 def _hide_secrets(value: Any) -> Any:
     if isinstance(value, str):
-        for secret in _secrets:
+        for secret in hidden:
             value = value.replace(secret, "***")
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):

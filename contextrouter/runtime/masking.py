@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 
@@ -116,3 +117,15 @@ def _names_secret(text: str, match: re.Match[str]) -> bool:
         and not mark.endswith("=")
     )
     return not plain or _ASIDE.search(before) is not None
+
+
+class MaskedLines(logging.Formatter):
+    """Lines of a log without secrets. `secrets` may grow: settings are read after logging begins."""
+
+    def __init__(self, form: str, secrets: Iterable[str]) -> None:
+        super().__init__(form)
+        self.secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record, its traceback included."""
+        return mask(super().format(record), self.secrets)

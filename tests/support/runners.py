@@ -12,13 +12,13 @@ from typing import Any
 import asyncpg
 
 PLUGINS = '''
-import asyncio, os, signal
+import asyncio, logging, os, signal
 from hashlib import sha256
 from pathlib import Path
 from contextrouter import Embedder, Transform
 
 class Counting(Embedder):
-    """Vectors of a digest; refuses a text that says so."""
+    """Vectors of a digest; refuses a text that says so, and logs its key for one that asks for it."""
     dimensions = 4
     model = "counting"
     def __init__(self, *, api_key: str = "") -> None:
@@ -26,6 +26,8 @@ class Counting(Embedder):
     async def embed(self, texts, *, query=False):
         if any("unembeddable" in text for text in texts):
             raise RuntimeError("no vector for this")
+        if any("tell the key" in text for text in texts):
+            logging.getLogger("hazards").warning("refused: %s", self.api_key)
         return [[byte / 255 + 0.01 for byte in sha256(text.encode()).digest()[:4]] for text in texts]
 
 class Hazard(Transform):

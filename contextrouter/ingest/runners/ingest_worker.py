@@ -33,6 +33,7 @@ from contextrouter.ingest.runners.worker_messages import (
 )
 from contextrouter.model import Document
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.masking import MaskedLines
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings.loading import load
 from contextrouter.settings.reading import PREFIX
@@ -49,6 +50,7 @@ class Worker:
         # The coordinator has put variables for settings into the tables.
         environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         settings, registry = load(values.tables, Registry, environ=environ, location=values.location)
+        self.secrets = settings.secrets
         self._router = ContextRouter(settings, registry=cast(Registry, registry))
         self._stack = AsyncExitStack()
         self._wiring = Wiring(self._router, self._stack)
@@ -127,9 +129,9 @@ class _Pipe:
             os._exit(1)
 
 
-async def _serve(pipe: _Pipe) -> None:
+async def _serve(pipe: _Pipe, secrets: list[str]) -> None:
     """Answer messages until an empty one comes. A thread waits for them, so that the process ends with its
-    coordinator whatever the event loop does.
+    coordinator whatever the event loop does. `secrets` gets those of the settings, which no log may show.
     """
     loop = asyncio.get_running_loop()
     messages: asyncio.Queue[bytes] = asyncio.Queue()
@@ -145,6 +147,7 @@ async def _serve(pipe: _Pipe) -> None:
     except Exception as error:  # the coordinator ends the run and says why
         pipe.write(encode_reply(Reply(error=f"{type(error).__name__}: {error}")))
         return
+    secrets.extend(worker.secrets)
     pipe.write(encode_reply(Reply()))
     try:
         while body := await messages.get():
@@ -156,5 +159,8 @@ async def _serve(pipe: _Pipe) -> None:
 def main() -> None:
     """Run a worker process until its coordinator ends it, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which ends its workers
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
-    asyncio.run(_serve(_Pipe()))
+    secrets: list[str] = []
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(MaskedLines("%(levelname)s: %(message)s", secrets))
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
+    asyncio.run(_serve(_Pipe(), secrets))

@@ -228,7 +228,9 @@ class _Parent:
         except OSError as error:
             log.error("The folder in which workers count cannot be made again: %s", error)
             return
-        log.warning("The folder in which workers count was deleted: %s. The metrics begin anew.", self._folder)
+        log.warning(
+            "The folder in which workers count was deleted: %s. The metrics begin anew.", self._folder
+        )
 
     def _listen(self, slot: _Slot) -> None:
         """Take what a worker tells."""
