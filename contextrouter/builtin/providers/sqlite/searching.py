@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from contextrouter.builtin.providers.job_runs import add_run_times
 from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema, write
 from contextrouter.builtin.providers.sqlite.file import Stop, begin_snapshot, end_snapshot
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.search_batches import Answers
-from contextrouter.builtin.providers.sqlite.text_leg import TextIndex
-from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot
+from contextrouter.builtin.providers.sqlite.text_leg import Contributions, TextIndex, TextQuery
+from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot, VectorQuery
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.text.languages import LanguageTerms, language_terms
@@ -40,6 +41,8 @@ class Snapshot:
         self._runs = schema.runs(connection)
         self._languages = schema.languages(connection)
         self._documents: dict[int, Document] = {}
+        self._vectors: dict[str, dict[int, Any]] = {leg: {} for leg in nearby}
+        self._contributions: Contributions = {}
 
     def answer(self, queries: Sequence[Query], answers: Answers) -> None:
         """Add the hits of each query to `answers`, or the error that kept it from having any."""
@@ -69,7 +72,10 @@ class Snapshot:
         question = self._terms_of(query)
         condition = admitted(query, question)
         best = self._text_index.search(
-            self.connection, question.words, query.scope, condition, query.limit, self.stop
+            self.connection,
+            TextQuery(question.words, query.scope, condition, query.limit),
+            self._contributions,
+            self.stop,
         )
         return self._hits(best, query.limit, self._vectors_of(best))
 
@@ -90,7 +96,10 @@ class Snapshot:
             condition = admitted(query, self._terms_of(query).without_phrases())
             try:
                 near = self._nearby[query.leg].search(
-                    self.connection, vector, condition, query.limit, self.stop
+                    self.connection,
+                    VectorQuery(vector, condition, query.limit),
+                    self._vectors[query.leg],
+                    self.stop,
                 )
                 return self._hits(near.ranked, query.limit, near.vectors)
             except StaleSnapshot:
@@ -111,7 +120,8 @@ class Snapshot:
         """The vectors of chunks, where they are of the model that questions have."""
         if "vector" not in self._nearby or not write.is_of_model(self.connection, *self._embedded_by):
             return {}
-        return self._nearby["vector"].vectors_of(self.connection, [number for number, _ in best])
+        chunks = [number for number, _ in best]
+        return self._nearby["vector"].vectors_of(self.connection, chunks, self._vectors["vector"])
 
 
 def terms_of(connection: sqlite3.Connection, query: Query) -> LanguageTerms:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.file import Stop
@@ -52,6 +52,19 @@ class Postings(NamedTuple):
     frequencies: Scores
 
 
+Contributions: TypeAlias = "dict[int, tuple[Postings, Scores]]"
+"""What terms contribute to the scores of their chunks, before their weight; by `id()` of their postings."""
+
+
+class TextQuery(NamedTuple):
+    """The words of a question, whose scope `condition` holds as well, and how many chunks are asked for."""
+
+    words: Sequence[Word]
+    scope: Scope | None
+    condition: Condition
+    limit: int
+
+
 class _Reading(NamedTuple):
     """A search while it reads: its snapshot, the store's id, postings that were read before, when to stop."""
 
@@ -77,16 +90,14 @@ class TextIndex:
     def search(
         self,
         connection: sqlite3.Connection,
-        words: Sequence[Word],
-        scope: Scope | None,
-        condition: Condition,
-        limit: int,
+        query: TextQuery,
+        contributions: Contributions,
         stop: Stop,
     ) -> list[tuple[int, float]]:
-        """The `limit` best admitted chunks (number, score) and those tied with the last, best first.
-
-        `condition` holds what `scope` asks as well.
+        """The best admitted chunks (number, score) and those tied with the last, best first. `contributions`
+        holds what terms contributed in other queries of the batch, which have the same scope.
         """
+        words, scope, condition, limit = query
         np = numpy()
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
@@ -96,10 +107,13 @@ class TextIndex:
         summed = np.zeros(len(lengths.values))
         for word in self._read(reading, words, shown):
             idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
-            for found, frequencies in word:
-                summed[found - lengths.base] += idf * bm25.saturation(
-                    frequencies, lengths.of(found) / average
-                )
+            for postings in word:
+                known, scores = contributions.get(id(postings), (None, None))
+                if known is not postings:
+                    relative = lengths.of(postings.chunks) / average
+                    scores = bm25.saturation(postings.frequencies, relative)
+                    contributions[id(postings)] = postings, scores
+                summed[postings.chunks - lengths.base] += idf * scores
         chosen = np.flatnonzero(summed > 0.0)
         summed, found = summed[chosen], chosen + lengths.base
         if condition.sql and condition != visible(scope, "c"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,7 +30,12 @@ from contextrouter.text.stemming import ENGLISH, stem_language, stemmer
 from contextrouter.vectors import unit_array
 
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
+SHORT = 500  # characters of a whole document that are not worth compressing
 _DECODER = msgspec.json.Decoder(Document)
+_FIELDS = Document.__struct_fields__
+_DEFAULTS: Mapping[str, Any] = {
+    field.name: field.default for field in msgspec.structs.fields(Document) if not field.required
+}
 _LIST_DECODER = msgspec.json.Decoder(list[Document])
 
 
@@ -72,7 +78,7 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
                 document.sensitivity or "",
                 document.url,
                 entry.fingerprint,
-                "" if chunks == [document] else payload(document),
+                "" if chunks == [document] else compressed(payload(document)),
             ),
             chunks=tuple(_chunk(chunk, _vectors(entry, number)) for number, chunk in enumerate(chunks)),
             links=tuple(dict.fromkeys(link for link in document.links if link)),
@@ -86,13 +92,21 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
 
 
 def payload(document: Document) -> str:
-    """A document as JSON. Moments and other values of metadata that JSON lacks become text."""
-    return msgspec.json.encode(document, enc_hook=str).decode()
+    """A document as JSON, without the fields that have their default. Moments and other values of metadata
+    that JSON lacks become text.
+    """
+    fields = {name: value for name in _FIELDS if (value := getattr(document, name)) != _DEFAULTS.get(name)}
+    return msgspec.json.encode(fields, enc_hook=str).decode()
 
 
-def document(stored: str) -> Document:
-    """The inverse of `payload`."""
-    return _DECODER.decode(stored)
+def compressed(stored: str) -> str | bytes:
+    """A payload that is seldom read, as it is kept. `document` reads both forms."""
+    return zlib.compress(stored.encode(), level=1) if len(stored) > SHORT else stored
+
+
+def document(stored: str | bytes) -> Document:
+    """The inverse of `payload`, and of `compressed`."""
+    return _DECODER.decode(zlib.decompress(stored) if isinstance(stored, bytes) else stored)
 
 
 def documents(stored: str) -> list[Document]:
@@ -115,6 +129,7 @@ def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dim
         _check_sizes(connection, row, model, dimensions)
         _remove(connection, row.tenant, row.id)
         _insert(connection, row, filters)
+    filters.keep()
     _next(connection)
 
 
@@ -320,7 +335,8 @@ class _FilterNumbers:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.known: dict[tuple[str, str], int | None] = {}
+        self.known: dict[tuple[str, str], int] = {}
+        self.last = schema.number(connection, schema.LAST_FILTER)
 
     def insert(self, chunk: int | None, filters: Sequence[tuple[str, str]]) -> None:
         """Give a chunk its filter values."""
@@ -330,13 +346,20 @@ class _FilterNumbers:
                 known[pair] = self._number(pair)
         self.connection.executemany("INSERT INTO filters VALUES (?, ?)", [(known[p], chunk) for p in filters])
 
-    def _number(self, pair: tuple[str, str]) -> int | None:
-        added = self.connection.execute("INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", pair)
-        if added.rowcount:
-            return added.lastrowid
-        row = self.connection.execute("SELECT number FROM filter_values WHERE key = ? AND value = ?", pair)
-        number: int = row.fetchone()[0]
-        return number
+    def keep(self) -> None:
+        """Note which number was given last."""
+        schema.write_meta(self.connection, schema.LAST_FILTER, self.last)
+
+    def _number(self, pair: tuple[str, str]) -> int:
+        sql = "SELECT number FROM filter_values WHERE key = ? AND value = ?"
+        row = self.connection.execute(sql, pair).fetchone()
+        if row is not None:
+            return int(row[0])
+        self.last += 1
+        self.connection.execute(
+            "INSERT INTO filter_values (key, value, number) VALUES (?, ?, ?)", (*pair, self.last)
+        )
+        return self.last
 
 
 def _next(connection: sqlite3.Connection) -> None:
