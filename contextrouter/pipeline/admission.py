@@ -42,9 +42,7 @@ class Admission:
     hits that were left out.
     """
 
-    def __init__(
-        self, query: Query, keys: FactKeys | None, sound: dict[int, Document] | None = None
-    ) -> None:
+    def __init__(self, query: Query, keys: FactKeys | None, sound: dict[int, Document] | None = None) -> None:
         self.query, self.keys = query, keys
         self._sound = {} if sound is None else sound
         self.withheld = 0
@@ -63,17 +61,13 @@ class Admission:
         answer = as_plain(answer)
         if not isinstance(answer, list | tuple):
             raise _no_hits()
-        sound, known = [], self._sound
+        sound, checked = [], self._sound
         for hit in answer:
             if type(hit) is not Hit:
                 raise _no_hits()
             document, score = hit.document, hit.score
-            if (
-                id(document) in known
-                or _has_plain_types(document)
-                or not self._note(flaw_of(document))
-            ):
-                known[id(document)] = document
+            if id(document) in checked or _has_plain_types(document) or not self._note(flaw_of(document)):
+                checked[id(document)] = document
                 sound.append(hit if score is None or type(score) is float else _with_number(hit))
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]

@@ -39,8 +39,6 @@ from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
-from contextrouter.text.languages import LanguageTerms, language_terms
-from contextrouter.vectors import unit_array
 
 
 class Sqlite(Rebuildable, Provider):

@@ -199,17 +199,17 @@ def number(connection: sqlite3.Connection, key: str) -> int:
 
 def text(connection: sqlite3.Connection, key: str) -> str:
     """A value from `meta`; empty where there is none yet."""
-    known = connection.meta if isinstance(connection, StoreConnection) else None
-    if known is None:
+    meta = connection.meta if isinstance(connection, StoreConnection) else None
+    if meta is None:
         row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return "" if row is None else str(row[0])
-    return (known or _read_meta(connection, known)).get(key, "")
+    return (meta or _read_meta(connection, meta)).get(key, "")
 
 
-def _read_meta(connection: sqlite3.Connection, known: dict[str, str]) -> dict[str, str]:
-    """Add all of `meta` to what is known of it."""
-    known.update((key, str(value)) for key, value in connection.execute("SELECT key, value FROM meta"))
-    return known
+def _read_meta(connection: sqlite3.Connection, meta: dict[str, str]) -> dict[str, str]:
+    """Add all of the table `meta` to the mapping."""
+    meta.update((key, str(value)) for key, value in connection.execute("SELECT key, value FROM meta"))
+    return meta
 
 
 def version(connection: sqlite3.Connection) -> str:

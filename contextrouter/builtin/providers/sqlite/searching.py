@@ -108,12 +108,13 @@ class Snapshot:
 
     def _hits(self, best: Numbered, limit: int, vectors: Mapping[int, Vector]) -> list[Hit]:
         """The best as hits; equal scores in the order of ids, whatever the order of writing."""
-        ranked, known = lookup.rank(self.connection, best, limit), self._documents
-        unread = [number for number, _ in ranked if number not in known]
+        ranked, documents = lookup.rank(self.connection, best, limit), self._documents
+        unread = [number for number, _ in ranked if number not in documents]
         chunks = add_run_times(lookup.texts(self.connection, unread), self._runs) if unread else ()
-        known.update(zip(unread, chunks, strict=True))
+        documents.update(zip(unread, chunks, strict=True))
         return [
-            Hit(document=known[number], score=score, vector=vectors.get(number)) for number, score in ranked
+            Hit(document=documents[number], score=score, vector=vectors.get(number))
+            for number, score in ranked
         ]
 
     def _vectors_of(self, best: Numbered) -> Mapping[int, Vector]:

@@ -88,11 +88,7 @@ class TextIndex:
         self._recent = RecentReads[str, Postings](MOST_REMEMBERED, ("store", "generation"))
 
     def search(
-        self,
-        connection: sqlite3.Connection,
-        query: TextQuery,
-        contributions: Contributions,
-        stop: Stop,
+        self, connection: sqlite3.Connection, query: TextQuery, contributions: Contributions, stop: Stop
     ) -> list[tuple[int, float]]:
         """The best admitted chunks (number, score) and those tied with the last, best first. `contributions`
         holds what terms contributed in other queries of the batch, which have the same scope.
@@ -108,19 +104,21 @@ class TextIndex:
         for word in self._read(reading, words, shown):
             idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
             for postings in word:
-                known, scores = contributions.get(id(postings), (None, None))
-                if known is not postings:
+                contribution = contributions.get(id(postings))
+                if contribution is None:
                     relative = lengths.of(postings.chunks) / average
-                    scores = bm25.saturation(postings.frequencies, relative)
-                    contributions[id(postings)] = postings, scores
-                summed[postings.chunks - lengths.base] += idf * scores
+                    contribution = postings, bm25.saturation(postings.frequencies, relative)
+                    contributions[id(postings)] = (
+                        contribution  # which keeps them, so that no others get their id
+                    )
+                summed[postings.chunks - lengths.base] += idf * contribution[1]
         chosen = np.flatnonzero(summed > 0.0)
-        summed, found = summed[chosen], chosen + lengths.base
+        summed, matches = summed[chosen], chosen + lengths.base
         if condition.sql and condition != visible(scope, "c"):
             with stop.finishing():
-                kept = self._admitted.indexes(found, connection, reading.store, condition)
-            summed, found = summed[kept], found[kept]
-        return best(found, summed, limit, 9)
+                admitted = self._admitted.indexes(matches, connection, reading.store, condition)
+            summed, matches = summed[admitted], matches[admitted]
+        return best(matches, summed, limit, 9)
 
     def statistics(
         self, connection: sqlite3.Connection, terms: Sequence[str], scope: Scope | None, stop: Stop

@@ -91,14 +91,10 @@ class CodeIndex(SnapshotCache[_Codes]):
         self._recent = RecentReads[int, Vector](RECENT_VECTORS)
 
     def search(
-        self,
-        connection: sqlite3.Connection,
-        query: VectorQuery,
-        known: dict[int, Any],
-        stop: Stop,
+        self, connection: sqlite3.Connection, query: VectorQuery, vectors: dict[int, Any], stop: Stop
     ) -> Nearest:
         """The nearest admitted chunks and those tied with the last, nearest first; scores are of float32
-        vectors. `known` holds the vectors that the batch has read, by chunk; those read here are added.
+        vectors. `vectors` holds the vectors that the batch has read, by chunk; those read here are added.
 
         Raises StaleSnapshot when the snapshot of `connection` is older than what is loaded.
         """
@@ -107,7 +103,7 @@ class CodeIndex(SnapshotCache[_Codes]):
         with stop.finishing():
             codes = self.read_at(connection)
         if len(codes.numbers) == len(codes.dead):
-            return Nearest([], known)
+            return Nearest([], vectors)
         if codes.values.shape[1] != len(vector):
             raise SourceError(
                 f"Query vector has {len(vector)} dimensions, the store's have {codes.values.shape[1]}; "
@@ -124,37 +120,37 @@ class CodeIndex(SnapshotCache[_Codes]):
             rough = rough[admitted]
         chosen = _nominate(rough, limit, step)
         chunks = codes.numbers[chosen if admitted is None else admitted[chosen]]
-        rows = self._exact(connection, chunks, len(vector), known)
+        rows = self._exact(connection, chunks, len(vector), vectors)
         scores = np.clip(rows.astype(np.float64) @ vector.astype(np.float64), -1.0, 1.0)
-        return Nearest(best(chunks, scores, limit, 6), known)
+        return Nearest(best(chunks, scores, limit, 6), vectors)
 
     def vectors_of(
-        self, connection: sqlite3.Connection, chunks: Sequence[int], known: dict[int, Any]
+        self, connection: sqlite3.Connection, chunks: Sequence[int], vectors: dict[int, Any]
     ) -> Mapping[int, Vector]:
         """The vectors of these chunks and of others, where they have one; see `search`."""
-        self._read_vectors(connection, chunks, known)
-        return known
+        self._read_vectors(connection, chunks, vectors)
+        return vectors
 
     def _exact(
-        self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int, known: dict[int, Any]
+        self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int, vectors: dict[int, Any]
     ) -> Any:
         """The vectors of chunks that have one, one row each."""
-        wanted = chunks.tolist()
-        self._read_vectors(connection, wanted, known)
-        return numpy().array([known[chunk] for chunk in wanted], "<f4").reshape(-1, dimensions)
+        numbers = chunks.tolist()
+        self._read_vectors(connection, numbers, vectors)
+        return numpy().array([vectors[chunk] for chunk in numbers], "<f4").reshape(-1, dimensions)
 
     def _read_vectors(
-        self, connection: sqlite3.Connection, chunks: Sequence[int], known: dict[int, Any]
+        self, connection: sqlite3.Connection, chunks: Sequence[int], vectors: dict[int, Any]
     ) -> None:
-        """Add the vectors of chunks to those known, from memory or the table. The queries of a question find
+        """Add the vectors of chunks to those at hand, from memory or the table. The queries of a question find
         much the same.
         """
-        unknown = [chunk for chunk in chunks if chunk not in known]
-        if not unknown:
+        absent = [chunk for chunk in chunks if chunk not in vectors]
+        if not absent:
             return
         recent = self._recent.read_at(connection)
-        known.update(recent.get_all(unknown))
-        unread = [chunk for chunk in unknown if chunk not in known]
+        vectors.update(recent.get_all(absent))
+        unread = [chunk for chunk in absent if chunk not in vectors]
         if not unread:
             return
         sql = (
@@ -163,8 +159,8 @@ class CodeIndex(SnapshotCache[_Codes]):
         )
         read = numpy().frombuffer
         for chunk, blob in connection.execute(sql, (json.dumps(unread),)).fetchall():
-            known[chunk] = read(blob, "<f4")
-            recent.add(chunk, known[chunk])
+            vectors[chunk] = read(blob, "<f4")
+            recent.add(chunk, vectors[chunk])
 
     def first(self, connection: sqlite3.Connection) -> _Codes:
         """No code."""

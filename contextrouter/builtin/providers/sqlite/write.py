@@ -335,16 +335,18 @@ class _FilterNumbers:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.known: dict[tuple[str, str], int] = {}
+        self.numbers: dict[tuple[str, str], int] = {}
         self.last = schema.number(connection, schema.LAST_FILTER)
 
     def insert(self, chunk: int | None, filters: Sequence[tuple[str, str]]) -> None:
         """Give a chunk its filter values."""
-        known = self.known
+        numbers = self.numbers
         for pair in filters:
-            if pair not in known:
-                known[pair] = self._number(pair)
-        self.connection.executemany("INSERT INTO filters VALUES (?, ?)", [(known[p], chunk) for p in filters])
+            if pair not in numbers:
+                numbers[pair] = self._number(pair)
+        self.connection.executemany(
+            "INSERT INTO filters VALUES (?, ?)", [(numbers[p], chunk) for p in filters]
+        )
 
     def keep(self) -> None:
         """Note which number was given last."""

@@ -143,22 +143,12 @@ def _first_chunk_metadata(document: Document, problems: Sequence[str]) -> dict[s
 
 
 def _make_chunk(
-    document: Document,
-    piece: Piece,
-    content: str,
-    number: int,
-    common: Mapping[str, Any],
-    places: Places,
+    document: Document, piece: Piece, content: str, number: int, common: Mapping[str, Any], places: Places
 ) -> Document:
     parent = document.id or document.fingerprint
     path = document.path + piece.path
     key = json.dumps([parent, path, content, number], ensure_ascii=True)
-    metadata = {
-        **common,
-        "start": piece.start,
-        "end": piece.end,
-        **places.at(piece.start, piece.end),
-    }
+    metadata = {**common, "start": piece.start, "end": piece.end, **places.at(piece.start, piece.end)}
     if piece.header:
         metadata["header"] = list(piece.header)
     return document.replace(
