@@ -139,8 +139,11 @@ def _documents(path: Path, prefix: str, language: str) -> tuple[dict[str, list[D
 
 
 def _time(text: str | None) -> datetime | None:
-    """The time of a text in ISO 8601; without a zone it is UTC."""
-    moment = datetime.fromisoformat(text) if text else None
+    """The time of a text in ISO 8601, without a zone UTC; None: it has none, or is written otherwise."""
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        moment = None
     return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
 
 

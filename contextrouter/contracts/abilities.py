@@ -6,8 +6,7 @@ A plugin has an ability when it has the methods; nothing is registered.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -24,6 +23,9 @@ from contextrouter.contracts.kinds import (
 )
 from contextrouter.model import Document, Entity, Facet, Fact, Hit, Query, Vector
 from contextrouter.scope import Scope
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,17 @@ class SupportsUpsert(Protocol):
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
         """Remove documents, their chunks and facts; return how many documents there were."""
+        ...
+
+
+@runtime_checkable
+class SupportsFingerprintPages(Protocol):
+    """A store that lists its fingerprints page by page, so that ingestion compares millions of documents
+    without holding them in memory. Such a store `SupportsUpsert`, too.
+    """
+
+    def fingerprint_pages(self) -> AsyncIterator[Sequence[tuple[str | None, str, str]]]:
+        """Yield the (tenant, id, fingerprint) of every document, each once, some thousand at a time."""
         ...
 
 

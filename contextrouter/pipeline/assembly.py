@@ -54,14 +54,13 @@ Truncate = Callable[[str, int], str]
 
 class Beside(NamedTuple):
     """What stands beside documents and facts. `now` tells facts that stopped being true; None: none are told
-    apart. `title` names the connection that a document comes from; None: its source. `origin` names its job
-    and its file. The words of the `question` tell which page is cited.
+    apart. `origin` names the connection that a document comes from, its job and its file; None: its source
+    is all that is known. The words of the `question` tell which page is cited.
     """
 
     entities: Sequence[Entity] = ()
     facets: Sequence[Facet] = ()
     now: datetime | None = None
-    title: Callable[[Envelope], str] | None = None
     origin: Callable[[Envelope], Origin] | None = None
     question: str = ""
 
@@ -146,9 +145,9 @@ def assemble(
     beside = beside or Beside()
     fence = make_fence([*(envelope.document for envelope in live), *facts, *beside.entities, *beside.facets])
     writer = _Writer(fence, budget, count, truncate)
-    writer.title, writer.origin = beside.title or writer.title, beside.origin or writer.origin
+    writer.origin = beside.origin or writer.origin
     writer.question = beside.question
-    writer.names = names_apart(live, writer.title)
+    writer.names = names_apart(live, writer.origin)
     writer.add_answers(facts, beside, budget // _FACT_SHARE if live else budget)
     for envelope in live:
         writer.add_document(envelope)
@@ -167,8 +166,7 @@ class _Writer:
         self.blocks: list[str] = []
         self.sections: list[str] = []
         self.tokens = 0  # of the blocks
-        self.title: Callable[[Envelope], str] = source_of
-        self.origin: Callable[[Envelope], Origin] = lambda _: Origin()
+        self.origin: Callable[[Envelope], Origin] = lambda envelope: Origin(source_of(envelope))
         self.question = ""  # its words tell which page of a document is cited
         self.names: Mapping[str, str] = {}  # of documents that share their heading with others, by their ids
         self.noticed = False  # whether the text needs the notice of the fence
@@ -213,9 +211,10 @@ class _Writer:
         """Add a document if it fits. The best one always does: it is cut where it must be."""
         result = self.result
         document = visible_document(envelope.document)
-        citation = make_citation(len(self.blocks) + 1, envelope, self.origin(envelope), self.question)
+        origin = self.origin(envelope)
+        citation = make_citation(len(self.blocks) + 1, envelope, origin, self.question)
         name = self.names.get(identity_of(envelope.document), "")
-        block, content = _document_block(document, heading_of(citation, self.title(envelope), document, name))
+        block, content = _document_block(document, heading_of(citation, origin.title, document, name))
         fence = self.fence if envelope.document.untrusted else None
         fenced = block if fence is None else fence.around(block)
         if self.count is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 from contextrouter.model import Citation, Document, Envelope
 from contextrouter.pipeline.connection_titles import Origin, source_of
@@ -59,7 +58,7 @@ def heading_of(citation: Citation, connection: str, document: Document, name: st
     return heading
 
 
-def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], str]) -> Mapping[str, str]:
+def names_apart(envelopes: Sequence[Envelope], origin: Callable[[Envelope], Origin]) -> Mapping[str, str]:
     """Return the names of the documents that share title and connection with another one, by their ids."""
     names: dict[tuple[str, str, str | None], dict[str, str]] = {}
     titles = [title_of(envelope.document) for envelope in envelopes]
@@ -67,7 +66,7 @@ def names_apart(envelopes: Sequence[Envelope], connection: Callable[[Envelope], 
         return {}
     for envelope, title in zip(envelopes, titles, strict=True):
         document = envelope.document
-        key = (title, connection(envelope), document.compartment)
+        key = (title, origin(envelope).title, document.compartment)
         id = identity_of(document)
         names.setdefault(key, {})[id] = document.url if _ADDRESS.match(document.url) else id
     return {id: name for group in names.values() if len(group) > 1 for id, name in group.items()}
@@ -125,6 +124,8 @@ def _url_that_opens(document: Document, file: str, page: int | None) -> str:
     if not _ADDRESS.match(url):
         if not file:
             return url
+        from pathlib import Path  # takes milliseconds to load, and few answers need it
+
         url = Path(file).as_uri()
     is_pdf = document.media_type == _PDF or url.lower().endswith(".pdf")
     return f"{url}#page={page}" if page and is_pdf and "#" not in url else url

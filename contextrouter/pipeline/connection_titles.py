@@ -5,23 +5,28 @@ Several jobs may fill one store. Each is a connection of its own: the id of a do
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from contextrouter.model import Document, Envelope
 from contextrouter.pipeline.candidates import Candidates
-from contextrouter.runtime.local_files import LocalFile, local_file
 from contextrouter.scope import Scope
 from contextrouter.settings import Job, Settings
+
+if TYPE_CHECKING:
+    from contextrouter.runtime.local_files import LocalFile
 
 MOST_DUPLICATES = 20
 """Duplicates that a note lists; it counts the others."""
 
 
 class Origin(NamedTuple):
-    """Where a document comes from: the name of its ingestion job, and the path of its file; "": none."""
+    """Where a document comes from: the title of its connection, the name of its ingestion job, and the path
+    of its file; "": none.
+    """
 
+    title: str = ""
     job: str = ""
     file: str = ""
 
@@ -37,26 +42,24 @@ class Connections:
         tables = {**settings.providers, **settings.connectors}
         self._titles = {name: instance.keys.title for name, instance in tables.items()}
 
-    def title(self, envelope: Envelope) -> str:
-        """Return the title of the connection that a document comes from: that of its job, else of its source,
-        else the name of the source. "": no source found it.
-        """
-        source = source_of(envelope)
-        _, job = self._job(source, envelope.document)
-        return (job.title if job else None) or self._titles.get(source) or source
-
     def origin(self, envelope: Envelope) -> Origin:
-        """Return the job that stored a document, and the file that it was read from."""
+        """Return the connection that a document comes from. Its title is that of its job, else of its source,
+        else the name of the source.
+        """
         source, document = source_of(envelope), envelope.document
-        name, _ = self._job(source, document)
-        file = self.file(source, document)
-        return Origin(name, str(file.path)) if file else Origin(name)
+        name, job = self._job(source, document)
+        file = self._file_of_job(source, document, job)
+        title = (job.title if job else None) or self._titles.get(source) or source
+        return Origin(title, name, str(file.path) if file else "")
 
     def file(self, source: str, document: Document) -> LocalFile | None:
         """Return the file of this machine that a document of a source was read from; None: none. Whether it
         is still there, it does not look.
         """
-        id, (_, job) = document.parent or document.id, self._job(source, document)
+        return self._file_of_job(source, document, self._job(source, document)[1])
+
+    def _file_of_job(self, source: str, document: Document, job: Job | None) -> LocalFile | None:
+        id = document.parent or document.id
         if isinstance(part := document.metadata.get("part"), str):
             id = id.removesuffix(f"/{part}")
         if job is None:
@@ -64,26 +67,31 @@ class Connections:
         id = id.partition(":")[2]
         if job.source in self._settings.connectors or job.source in self._settings.providers:
             return self._file_of_source(job.source, id)
-        return local_file(self._path(job.source), id)
+        return self._below(job.source, id)
 
     def _file_of_source(self, source: str, id: str) -> LocalFile | None:
         plugin = self._sources.get(source)
         if plugin is not None:  # `isinstance` of a protocol would take longer than all else of a citation
             folder = getattr(plugin, "local_folder", None)
-            return None if folder is None else local_file(folder, id)
+            return None if folder is None else _local_file(folder, id)
         table = self._settings.connectors.get(source)  # one that is only ingested is no open source
         path = table.options.get("path") if table is not None and table.use == "files" else None
-        return local_file(self._path(path), id) if isinstance(path, str) else None
+        return self._below(path, id) if isinstance(path, str) else None
 
-    def _path(self, path: str) -> Path:
-        settings = self._settings.path
-        return (Path(settings).parent if settings else Path()) / Path(path).expanduser()
+    def _below(self, path: str, id: str) -> LocalFile | None:
+        return _local_file(os.path.join(os.path.dirname(self._settings.path), os.path.expanduser(path)), id)
 
     def _job(self, source: str, document: Document) -> tuple[str, Job | None]:
         if not self._jobs:
             return "", None
         origin = (document.parent or document.id).partition(":")[0]
         return self._jobs.get((source, origin), ("", None))
+
+
+def _local_file(folder: str | os.PathLike[str], id: str) -> LocalFile | None:
+    from contextrouter.runtime.local_files import local_file  # loaded only where documents are files
+
+    return local_file(folder, id)
 
 
 def source_of(envelope: Envelope) -> str:

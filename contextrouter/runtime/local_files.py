@@ -17,17 +17,17 @@ class LocalFile(msgspec.Struct, frozen=True):
     path: Path
 
 
-def local_file(root: Path, name: str) -> LocalFile | None:
+def local_file(root: str | os.PathLike[str], name: str) -> LocalFile | None:
     """Return the file `name` below `root`, or `root` itself where it is that file; None for a name that is no
     path below a folder.
     """
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name or "\\" in name:
         return None
-    root = Path(os.path.abspath(root))
-    if parts == (root.name,) and _is_file(root):
-        return LocalFile(root.parent, root)
-    return LocalFile(root, root.joinpath(*parts))
+    folder = Path(os.path.abspath(root))
+    if parts == (folder.name,) and _is_file(folder):
+        return LocalFile(folder.parent, folder)
+    return LocalFile(folder, folder.joinpath(*parts))
 
 
 @lru_cache(maxsize=1024)

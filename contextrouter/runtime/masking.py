@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
 
 # Words of names whose values are secrets wherever they occur: settings, messages of failing sources, logs.
 # The long ones also stand at the end of another word, as in `dbpassword`.
@@ -53,6 +52,10 @@ def spellings(secrets: Iterable[str]) -> list[str]:
     longest first.
     """
     long_enough = [secret for secret in secrets if len(secret) >= 4]
+    if not long_enough:
+        return []
+    from urllib.parse import quote, quote_plus  # loaded only where there are secrets
+
     texts = {
         text
         for s in long_enough

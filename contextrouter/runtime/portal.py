@@ -9,7 +9,6 @@ import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -34,7 +33,7 @@ class Portal:
     the program ends. After a fork the new process opens a router of its own. Raises SettingsError.
     """
 
-    def __init__(self, settings: str | Path | Settings | Mapping[str, Any] | Factory) -> None:
+    def __init__(self, settings: str | os.PathLike[str] | Settings | Mapping[str, Any] | Factory) -> None:
         self._factory = _factory(settings)
         self._begin(self._factory())  # now, so that settings that are wrong are told
         self._closed = False
@@ -173,9 +172,9 @@ class Portal:
                 await asyncio.wait(tasks, timeout=CLOSING_SECONDS)
 
 
-def _factory(settings: str | Path | Settings | Mapping[str, Any] | Factory) -> Factory:
-    if isinstance(settings, str | Path):
-        return lambda: ContextRouter.from_toml(settings)
+def _factory(settings: str | os.PathLike[str] | Settings | Mapping[str, Any] | Factory) -> Factory:
+    if isinstance(settings, str | os.PathLike):
+        return lambda: ContextRouter.from_toml(os.fspath(settings))
     if isinstance(settings, Settings | Mapping):
         return lambda: ContextRouter(settings)
     return settings

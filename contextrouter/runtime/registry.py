@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from contextrouter.settings import Instance, schema
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from pathlib import Path
 
 
 class PluginListing(msgspec.Struct, frozen=True, kw_only=True):

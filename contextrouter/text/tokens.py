@@ -12,12 +12,12 @@ none.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contextrouter.text.scripts import WITHOUT_SPACES
@@ -25,7 +25,7 @@ from contextrouter.text.scripts import WITHOUT_SPACES
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-_FILE = Path(__file__).parents[1] / "data" / "static" / "tokenizer.json"
+_FILE = os.path.join(os.path.dirname(__file__), "..", "data", "static", "tokenizer.json")
 _UNKNOWN = "[UNK]"
 # Patterns are texts, which `re` compiles when they are first used and keeps: to compile them takes longer
 # than all imports here.
@@ -170,7 +170,7 @@ def _load() -> Tokenizer | None:
         from tokenizers import Tokenizer
     except ImportError:
         return None
-    tokenizer = Tokenizer.from_file(str(_FILE))
+    tokenizer = Tokenizer.from_file(_FILE)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -108,9 +108,7 @@ class TextIndex:
                 if contribution is None:
                     relative = lengths.of(postings.chunks) / average
                     contribution = postings, bm25.saturation(postings.frequencies, relative)
-                    contributions[id(postings)] = (
-                        contribution  # which keeps them, so that no others get their id
-                    )
+                    contributions[id(postings)] = contribution  # it keeps them: no others get their id
                 summed[postings.chunks - lengths.base] += idf * contribution[1]
         chosen = np.flatnonzero(summed > 0.0)
         summed, matches = summed[chosen], chosen + lengths.base

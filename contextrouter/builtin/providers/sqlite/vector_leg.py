@@ -142,8 +142,8 @@ class CodeIndex(SnapshotCache[_Codes]):
     def _read_vectors(
         self, connection: sqlite3.Connection, chunks: Sequence[int], vectors: dict[int, Any]
     ) -> None:
-        """Add the vectors of chunks to those at hand, from memory or the table. The queries of a question find
-        much the same.
+        """Add the vectors of chunks to those at hand, from memory or the table. The queries of a question
+        find much the same.
         """
         absent = [chunk for chunk in chunks if chunk not in vectors]
         if not absent:
