@@ -75,7 +75,7 @@ async def trace_route(
     made_by = tracer()
     if made_by is None:
         return await work()
-    attributes: dict[str, Any] = {**OPERATION, **_text(request.question, telemetry)}
+    attributes: dict[str, Any] = {**OPERATION, **_query_attributes(request.question, telemetry)}
     if request.limit is not None:
         attributes["gen_ai.retrieval.top_k"] = request.limit
     with made_by.start_as_current_span(
@@ -150,7 +150,7 @@ def _span_of_call(
         "contextrouter.leg": report.leg,
         "contextrouter.status": report.status,
         "contextrouter.hits": report.count,
-        **_text(report.query, telemetry),
+        **_query_attributes(report.query, telemetry),
     }
     span = made_by.start_span(
         f"retrieval {report.source}", context=parent, start_time=begin, attributes=attributes
@@ -167,7 +167,7 @@ def _times(part: Step | SourceReport, start: int) -> tuple[int, int]:
     return begin, begin + round(part.elapsed * 1e9)
 
 
-def _text(question: str, telemetry: Telemetry) -> dict[str, str]:
+def _query_attributes(question: str, telemetry: Telemetry) -> dict[str, str]:
     return {QUERY: question} if telemetry.questions else {}
 
 
