@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.job_runs import add_run_times
-from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema, write
+from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema
 from contextrouter.builtin.providers.sqlite.file import Stop, begin_snapshot, end_snapshot
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.search_batches import Answers
 from contextrouter.builtin.providers.sqlite.text_leg import Contributions, TextIndex, TextQuery
 from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot, VectorQuery
+from contextrouter.builtin.providers.vector_slots import choose
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.text.languages import LanguageTerms, language_terms
@@ -40,7 +41,7 @@ class Snapshot:
         connection: sqlite3.Connection,
         stop: Stop,
         text: TextIndex,
-        nearby: Mapping[str, CodeIndex],
+        nearby: Mapping[tuple[str, str], CodeIndex],
         embedded_by: tuple[str, int],
     ) -> None:
         self.connection, self.stop = connection, stop
@@ -49,7 +50,7 @@ class Snapshot:
         self._languages = schema.languages(connection)
         self._documents: dict[int, Document] = {}
         self._unread: dict[int, None] = {}  # chunks that were found
-        self._vectors: dict[str, dict[int, Any]] = {leg: {} for leg in nearby}
+        self._vectors_at: dict[tuple[str, str], dict[int, Any]] = {each: {} for each in nearby}
         self._contributions: Contributions = {}
 
     def answer(self, queries: Sequence[Query], answers: Answers) -> None:
@@ -99,7 +100,8 @@ class Snapshot:
             raise SourceError(
                 f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
             )
-        write.refuse_other_model(self.connection, *self._embedded_by)
+        place = self._suffix(), query.leg
+        nearby = self._nearby[place]
         try:
             vector = unit_array(query.vector)
         except (ValueError, TypeError) as error:
@@ -110,15 +112,16 @@ class Snapshot:
             self.stop.check()
             condition = admitted(query, self._terms_of(query).without_phrases())
             try:
-                near = self._nearby[query.leg].search(
+                near = nearby.search(
                     self.connection,
                     VectorQuery(vector, condition, query.limit),
-                    self._vectors[query.leg],
+                    self._vectors_at[place],
                     self.stop,
                 )
                 return self._ranking(near.ranked, query.limit, near.vectors)
             except StaleSnapshot:
-                self._read_documents()  # a later snapshot may lack them
+                self._read_documents()  # a later snapshot may lack them, and have vectors of another model
+                self._vectors_at = {each: {} for each in self._nearby}
                 end_snapshot(self.connection)
                 begin_snapshot(self.connection)
 
@@ -147,10 +150,18 @@ class Snapshot:
 
     def _vectors_of(self, best: Numbered) -> Mapping[int, Vector]:
         """The vectors of chunks, where they are of the model that questions have."""
-        if "vector" not in self._nearby or not write.is_of_model(self.connection, *self._embedded_by):
+        if not self._nearby:
+            return {}
+        try:
+            place = self._suffix(), "vector"
+        except SourceError:  # other models filled the store
             return {}
         chunks = [number for number, _ in best]
-        return self._nearby["vector"].vectors_of(self.connection, chunks, self._vectors["vector"])
+        return self._nearby[place].vectors_of(self.connection, chunks, self._vectors_at[place])
+
+    def _suffix(self) -> str:
+        """The place of the vectors that questions are compared with. Raises SourceError."""
+        return choose(schema.slots(self.connection), *self._embedded_by).suffix
 
 
 def terms_of(connection: sqlite3.Connection, query: Query) -> LanguageTerms:
