@@ -27,13 +27,13 @@ def payload(document: Document) -> str:
     return msgspec.json.encode(fields, enc_hook=str).decode()
 
 
-def compressed(stored: str) -> str | bytes:
+def compress(stored: str) -> str | bytes:
     """A payload that is seldom read, as it is kept. `document` reads both forms."""
     return zlib.compress(stored.encode(), level=1) if len(stored) > SHORT else stored
 
 
 def document(stored: str | bytes) -> Document:
-    """The inverse of `payload`, and of `compressed`."""
+    """The inverse of `payload`, and of `compress`."""
     return _DECODER.decode(zlib.decompress(stored) if isinstance(stored, bytes) else stored)
 
 

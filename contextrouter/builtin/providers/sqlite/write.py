@@ -17,7 +17,7 @@ from contextrouter.builtin.providers.filtering import aligned, indexed, labelled
 from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.sqlite import entity_vectors, schema
-from contextrouter.builtin.providers.sqlite.payloads import compressed, document, payload
+from contextrouter.builtin.providers.sqlite.payloads import compress, document, payload
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
 from contextrouter.builtin.providers.vector_slots import (
     COUNTED_AS,
@@ -84,7 +84,7 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
                 document.sensitivity or "",
                 document.url,
                 entry.fingerprint,
-                "" if chunks == [document] else compressed(payload(document)),
+                "" if chunks == [document] else compress(payload(document)),
             ),
             chunks=tuple(
                 _chunk(
