@@ -346,15 +346,16 @@ class _FilterNumbers:
         schema.write_meta(self.connection, schema.LAST_FILTER, self.last)
 
     def _number(self, pair: tuple[str, str]) -> int:
-        sql = "SELECT number FROM filter_values WHERE key = ? AND value = ?"
-        row = self.connection.execute(sql, pair).fetchone()
-        if row is not None:
-            return int(row[0])
-        self.last += 1
-        self.connection.execute(
-            "INSERT INTO filter_values (key, value, number) VALUES (?, ?, ?)", (*pair, self.last)
+        # Most are new. A number is never taken, so that only a pair that is there is ignored.
+        added = self.connection.execute(
+            "INSERT OR IGNORE INTO filter_values (key, value, number) VALUES (?, ?, ?)",
+            (*pair, self.last + 1),
         )
-        return self.last
+        if added.rowcount:
+            self.last += 1
+            return self.last
+        row = self.connection.execute("SELECT number FROM filter_values WHERE key = ? AND value = ?", pair)
+        return int(row.fetchone()[0])
 
 
 def next_generation(connection: sqlite3.Connection) -> None:
