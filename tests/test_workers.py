@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -130,6 +132,28 @@ async def test_one_scrape_counts_all_workers_those_that_died_too(server: Server)
     log = (server.folder / "log").read_text()
     assert "Worker 1 ended by signal 9. Another starts in 0.5 s." in log
     assert re.search(r'"message": "request", "worker": 2,', log)
+
+
+COUNT = """
+import os, sys
+from contextrouter.server.metrics import Metrics
+from contextrouter.server.worker_share import Worker
+metrics = Metrics(Worker(number=1, count=2, metrics=sys.argv[1]))
+metrics.request("POST", "/v1/route", 200, 0.1)
+print(len(os.listdir(sys.argv[1])), metrics.text().decode())
+"""
+
+
+def test_a_worker_goes_on_with_the_files_of_the_one_before_it(tmp_path: Path):
+    """A worker that dies again and again does not fill the folder."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", COUNT, str(tmp_path)], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert outputs[0].split()[0] == outputs[1].split()[0]
+    assert samples(outputs[1], "contextrouter_worker_requests_total") == {'worker="1"': 2}
 
 
 @pytest.mark.case("NEW-31")
