@@ -136,6 +136,7 @@ async def test_one_scrape_counts_all_workers_those_that_died_too(server: Server)
     text = await server.until("/metrics", lambda text: 'starts_total{worker="1"} 2.0' in text)
     assert samples(text, "contextrouter_requests_total")[route] == 40
     await server.until("/healthz", lambda text: '"worker":1' in text)
+    await server.logged("Worker 1 answers", 2)
     assert server.pids() == {1: server.pids()[1], 2: before[2]}
     assert server.pids()[1] != before[1]
     log = (server.folder / "log").read_text()
