@@ -362,10 +362,10 @@ async def test_an_older_program_refuses_a_file_with_two_models(tmp_path: Path) -
     await store.upsert([Entry(document=document, chunks=[document], vectors={"vector": [[1.0]]})])
     version = "PRAGMA user_version"
     with sqlite3.connect(store.path) as file:
-        assert file.execute(version).fetchone() == (3,)
+        assert file.execute(version).fetchone() == (4,)
     await store.vector_models().begin("two", 2, "second")
     with sqlite3.connect(store.path) as file:
-        assert file.execute(version).fetchone() == (4,)
+        assert file.execute(version).fetchone() == (5,)
     await store.aclose()
 
 
