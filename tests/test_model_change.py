@@ -414,3 +414,17 @@ async def test_a_gap_is_closed_also_for_who_has_searched_before(opened: OpenEmpt
         assert await ids(store, "", "vector", vector=[1.0, 0.0]) == ["a", "b", "c"]
         with pytest.raises(SourceError, match=r"gave a vector of 3 dimensions|no place for the vectors of"):
             await models.add("none", {chunk.key: {"vector": [1.0, 1.0, 1.0]}})
+
+
+@pytest.mark.parametrize("opened", [open_sqlite, open_store])
+async def test_the_vector_of_a_text_that_changed_meanwhile_is_left_out(opened: OpenEmpty) -> None:
+    async with opened() as store:
+        await store.embedded_by("one", 2)
+        await store.upsert([entry("a", "old", vector=[1.0, 0.0])])
+        models = store.vector_models()
+        await models.begin("two", 3, "second")
+        (chunk,) = await models.missing("two", 9)
+        await store.upsert([entry("a", "new", vector=[1.0, 0.0])])  # by a program that knows one model only
+        assert await models.add("two", {chunk.key: {"vector": [0.0, 0.0, 1.0]}}) == 0
+        assert await models.finish("two") == 1
+        assert [found.document.content for found in await models.missing("two", 9)] == ["new"]
