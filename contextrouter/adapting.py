@@ -83,14 +83,14 @@ def metadata_of(context: Context, index: int) -> dict[str, Any]:
         "provenance": places,
         "metadata": {key: value for key, value in document.metadata.items() if key != SEARCH_TEXT},
     }
-    told = {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+    present = {key: value for key, value in fields.items() if value not in (None, "", [], {})}
     always = {
         "number": citation.number,
         "score": envelope.normalized,
         "untrusted": document.untrusted,
         "degraded": context.degraded,
     }
-    plain: dict[str, Any] = msgspec.json.decode(encode_json({**told, **always}))
+    plain: dict[str, Any] = msgspec.json.decode(encode_json({**present, **always}))
     return plain
 
 
@@ -108,8 +108,8 @@ def coverage_of(context: Context) -> dict[str, Any]:
 def all_of(*filters: Mapping[str, Any]) -> dict[str, Any]:
     """Return filters that hold all of these. A second one for a key narrows the first one."""
     merged: dict[str, Any] = {}
-    for each in filters:
-        merged = combine(merged, each)
+    for conditions in filters:
+        merged = combine(merged, conditions)
     return merged
 
 
