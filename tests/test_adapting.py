@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import threading
 from collections.abc import Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -278,3 +280,24 @@ def test_a_source_that_cannot_work_is_refused(arguments: dict[str, Any], words: 
 async def test_a_source_that_is_not_open_says_so():
     with pytest.raises(SourceError, match="not open"):
         await FromOther(Retriever()).search(Query(text="otters"))
+
+
+def test_the_package_imports_no_framework():
+    """Whoever installs the router installs none of them."""
+    frameworks = {
+        "haystack",
+        "haystack_integrations",
+        "langchain",
+        "langchain_core",
+        "llama_index",
+        "pydantic_ai",
+    }
+    imported = set[str]()
+    for path in (Path(__file__).parents[1] / "contextrouter").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+    assert "msgspec" in imported
+    assert imported & frameworks == set()

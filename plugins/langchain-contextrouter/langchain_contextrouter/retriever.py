@@ -20,6 +20,7 @@ from contextrouter.model import RequestFields
 
 COVERAGE_EVENT = "contextrouter_coverage"
 """The name of the custom event that says how each source answered."""
+MOST = 1000
 
 
 class ContextRouterRetriever(BaseRetriever):
@@ -33,7 +34,7 @@ class ContextRouterRetriever(BaseRetriever):
     """
 
     router: Any = Field(repr=False, exclude=True)  # settings may hold secrets
-    k: int | None = Field(default=None, ge=1, le=1000)
+    k: int | None = Field(default=None, ge=1, le=MOST)
     scope: Scope | None = None
     deadline: float | None = None
     filters: dict[str, Any] = Field(default_factory=dict)
@@ -84,8 +85,8 @@ class ContextRouterRetriever(BaseRetriever):
                 f"The retriever has no argument {unknown[0]!r}. It takes k,"
                 f" {', '.join(RequestFields.__annotations__)}."
             )
-        if k is not None and k < 1:
-            raise ValueError(f"k {k!r} is not a number of documents. Give 1 to 1000.")
+        if k is not None and not 1 <= k <= MOST:
+            raise ValueError(f"k {k!r} is not a number of documents. Give 1 to {MOST}.")
         own = {"limit": self.k, "scope": self.scope, "deadline": self.deadline, "sources": self.sources}
         asked: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         if k is not None:
