@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 XDG_RUNTIME_DIR ?= /tmp
 export XDG_RUNTIME_DIR
 
-.PHONY: help demo test test-system test-slow check docs bench bench-quality clean
+.PHONY: help demo test test-system test-slow check docs dist bench bench-quality clean
 .DEFAULT_GOAL := help
 
 help: ## what there is to make
@@ -22,7 +22,7 @@ $(VENV)/made:
 	@touch $@
 
 # One stamp for each set of packages; a change of pyproject.toml makes them old.
-$(VENV)/local $(VENV)/test $(VENV)/quality $(VENV)/check: $(VENV)/%: pyproject.toml | $(VENV)/made
+$(VENV)/local $(VENV)/test $(VENV)/quality $(VENV)/docs $(VENV)/check: $(VENV)/%: pyproject.toml | $(VENV)/made
 	$(PIP) --editable '.[$*]'
 	@touch $@
 
@@ -32,7 +32,7 @@ demo: $(VENV)/local ## the example, from nothing to an explained answer, offline
 test: $(VENV)/test ## all tests, on several cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
-test-system: $(VENV)/test ## tests that need system packages: redis-server, pgbouncer, chromium
+test-system: $(VENV)/test $(VENV)/docs ## tests that need system packages: redis-server, pgbouncer, chromium
 	@for each in redis-server pgbouncer chromium; do command -v $$each >/dev/null || if [ "$$(id -u)" = 0 ]; \
 		then apt-get update -q && apt-get install -y -q --no-install-recommends $$each; \
 		else echo "$$each is needed; install it: sudo apt-get install $$each"; exit 1; fi || exit 1; done
@@ -52,8 +52,15 @@ check: $(VENV)/check ## lint, format, types, layers, licences and lower bounds o
 	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/check_floors.py
 
-docs: $(VENV)/test ## run every example in README.md and docs/
-	$(BIN)/python -m pytest tests/test_docs.py
+docs: $(VENV)/test $(VENV)/docs ## run every example in README.md and docs/, then build the site in build/site
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_tutorial.py tests/test_site.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html is built. To read it with its search: $(BIN)/python -m http.server -d build/site"
+
+dist: $(VENV)/test ## build the wheel and the source archive in dist/, and check what they say of themselves
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/python scripts/check_dist.py dist
 
 bench: $(VENV)/test ## measure; bench/README.md says what
 	$(BIN)/python bench

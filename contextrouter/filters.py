@@ -133,6 +133,8 @@ def forms(value: Any) -> list[str]:
     Equal numbers have one form: 1, 1.0, True. A value that JSON writes as a text, such as a datetime, has the
     form of that text, as in a store.
     """
+    if type(value) is str:
+        return [_shorten(value)] if value else []
     if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
         return [form for item in value if (form := _canonical(item)) is not None]
     form = _canonical(value)
@@ -140,6 +142,8 @@ def forms(value: Any) -> list[str]:
 
 
 def _canonical(value: Any) -> str | None:
+    if type(value) is str and value:  # nearly all are
+        return _shorten(value)
     if value is None or value == "" or isinstance(value, Mapping):
         return None
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):

@@ -19,7 +19,7 @@ DISTRIBUTION = "contextrouter-rag"
 ACCEPTED = {
     "certifi": "MPL-2.0, imported unchanged: the root certificates, behind httpx and requests",
     "hypothesis": "MPL-2.0, imported unchanged: runs in tests only",
-    "pathspec": "MPL-2.0, imported unchanged: behind hatchling and mypy, so for building and checking only",
+    "pathspec": "MPL-2.0, imported unchanged: behind hatchling, mypy and mkdocs, so for building and checking only",
     "tld": "MPL-1.1 of three to choose from, imported unchanged: names of domains, behind trafilatura",
     "tqdm": "MPL-2.0 in parts, imported unchanged: progress bars behind openai, spacy and huggingface-hub",
 }

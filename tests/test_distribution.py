@@ -14,9 +14,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 from support.example import ROOT
 
 from contextrouter.cli.demo import PARTS
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import check_dist
+import package_readme
+import release
 
 DECOYS = (
     "plugins/decoy-dist/pyproject.toml",
@@ -32,7 +39,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tree")
     for path in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "settings.toml"):
         shutil.copy(ROOT / path, folder / path)
-    for path in ("contextrouter", "examples", "plugins"):
+    for path in ("contextrouter", "examples", "plugins", "scripts"):
         shutil.copytree(ROOT / path, folder / path, ignore=shutil.ignore_patterns("__pycache__"))
     for path in DECOYS:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +75,75 @@ def test_the_source_archive_holds_no_other_distribution(built: Path):
         "contextrouter/model/request.py",
     } <= names
     assert [name for name in names if "decoy" in name] == []
+
+
+def test_a_wheel_of_the_source_archive_holds_the_same_files(built: Path, tmp_path: Path):
+    """The archive has all that a build needs, and nothing that comes from elsewhere."""
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "again"]
+    subprocess.run(build, cwd=unpacked, check=True)
+    (wheel,), (again,) = built.glob("*.whl"), (unpacked / "again").glob("*.whl")
+    assert sorted(zipfile.ZipFile(again).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())
+    assert check_dist.of_wheel(again) == check_dist.of_wheel(wheel)
+
+
+def test_the_metadata_is_valid_and_a_package_index_can_show_the_description(built: Path, tmp_path: Path):
+    assert list(check_dist.check(built)) == []
+    (wheel,) = built.glob("*.whl")
+    metadata = Metadata.from_email(check_dist.of_wheel(wheel), validate=True)
+    assert (metadata.name, metadata.license_expression) == ("contextrouter-rag", "Apache-2.0")
+    assert metadata.description is not None
+    assert metadata.description.startswith("# contextrouter\n")
+    assert list(check_dist.check(tmp_path)) == [
+        f"{tmp_path} has 0 wheels and 0 source archives. Build one of each: make dist"
+    ]
+
+
+def test_the_description_has_no_link_into_the_repository():
+    readme = "# A\n\n![x](docs/x.png)\n\nSee [one](docs/one.md#a) and [two](https://example.org).\n\n## More\n\n[all](docs/)\n"
+    text = package_readme.description(readme)
+    assert text.startswith("# A\n\nSee one and [two](https://example.org).\n\n## More\n\nThe source archive")
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Path:
+    """The files that a release changes, in a folder of their own."""
+    (tmp_path / "contextrouter" / "runtime").mkdir(parents=True)
+    for path in ("pyproject.toml", "contextrouter/runtime/distribution.py"):
+        shutil.copy(ROOT / path, tmp_path / path)
+    log = "# Changelog\n\n## Unreleased\n\n- One.\n- Two.\n\n## 0.1.0\n\n- First.\n"
+    (tmp_path / "CHANGELOG.md").write_text(log, "utf-8")
+    return tmp_path
+
+
+def test_a_release_closes_the_changelog_and_sets_the_version(released: Path):
+    assert release.release(released, "9.8.7", "2026-12-24") == "- One.\n- Two."
+    assert (released / "CHANGELOG.md").read_text("utf-8") == (
+        "# Changelog\n\n## Unreleased\n\n## 9.8.7 (2026-12-24)\n\n- One.\n- Two.\n\n## 0.1.0\n\n- First.\n"
+    )
+    assert '\nversion = "9.8.7"\n' in (released / "pyproject.toml").read_text("utf-8")
+    module = (released / "contextrouter" / "runtime" / "distribution.py").read_text("utf-8")
+    assert module.endswith('\nVERSION = "9.8.7"\n')
+
+
+@pytest.mark.parametrize(
+    ("version", "log", "message"),
+    [
+        ("0.0.9", "## Unreleased\n\n- One.\n", "is not newer than"),
+        ("1.0", "## Unreleased\n\n- One.\n", "Write three numbers"),
+        ("9.0.0", "## Unreleased\n\n## 0.1.0\n", "has no changes under"),
+        ("9.0.0", "## 0.1.0\n", "has no changes under"),
+    ],
+)
+def test_a_release_that_cannot_be_made_changes_nothing(released: Path, version: str, log: str, message: str):
+    (released / "CHANGELOG.md").write_text(log, "utf-8")
+    with pytest.raises(release.ReleaseError, match=message):
+        release.release(released, version, "2026-12-24")
+    assert (released / "pyproject.toml").read_text("utf-8") == (ROOT / "pyproject.toml").read_text("utf-8")
+    assert (released / "CHANGELOG.md").read_text("utf-8") == log
 
 
 def test_every_plugin_of_the_example_is_shipped_and_copied():

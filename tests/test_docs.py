@@ -27,6 +27,7 @@ from contextrouter import ContextRouter, errors
 from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
+from contextrouter.server.metrics import Metrics
 from contextrouter.settings import FactKeys, InterpreterKeys, Route, SourceKeys, StageKeys, schema
 from contextrouter.settings.loading import load
 from contextrouter.settings.router_keys import GeneratorKeys, OtherKeys
@@ -34,8 +35,10 @@ from contextrouter.settings.sections import NAMED, OF_ALL, SECTIONS, route_field
 
 README = ROOT / "README.md"
 OTHERS = [ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TUTORIAL = ROOT / "docs" / "plugin-tutorial.md"  # test_tutorial.py types it along
-RUN_HERE = [page for page in OTHERS if page != TUTORIAL]
+TUTORIALS = [
+    ROOT / "docs" / f"{name}.md" for name in ("plugin-tutorial", "tutorial")
+]  # typed along elsewhere
+RUN_HERE = [page for page in OTHERS if page not in TUTORIALS]
 PAGES = [README, *OTHERS]
 PLAIN = [
     README,
@@ -373,6 +376,13 @@ def test_every_command_and_flag_is_documented(
 def test_every_exit_code_is_documented():
     page = (ROOT / "docs" / "cli.md").read_text("utf-8")
     assert [code for code, meaning in EXIT_CODES.items() if f"| {code} | {meaning} |" not in page] == []
+
+
+def test_every_metric_of_the_server_is_documented_and_no_other():
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    shown = set(re.findall(r"^# TYPE (\w+) \w+$", Metrics().text({}).decode(), re.M))
+    created = {name for name in shown if name.endswith("_created")}  # when each counter began
+    assert set(re.findall(r"^\| `(contextrouter_\w+)` \|", page, re.M)) == shown - created
 
 
 def test_every_module_has_one_line_in_the_tour_of_the_architecture():

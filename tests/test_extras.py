@@ -8,7 +8,7 @@ import pytest
 import tomli
 from support.example import ROOT
 
-DEVELOPMENT = {"test", "quality", "check"}
+DEVELOPMENT = {"test", "quality", "docs", "check"}
 
 
 def listed() -> dict[str, str]:

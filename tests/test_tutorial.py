@@ -1,16 +1,19 @@
-"""The tutorial for plugin authors can be typed along, from an empty folder to an answer."""
+"""The tutorials can be typed along, from an empty folder to an answer."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-from support.example import ROOT
+import pytest
+from support.example import ROOT, CommandLine
 from support.typing_along import Typist
 
-PAGE = ROOT / "docs" / "plugin-tutorial.md"
+PLUGIN = ROOT / "docs" / "plugin-tutorial.md"
+SOURCES = ROOT / "docs" / "tutorial.md"
 PIP = "-m pip --quiet --disable-pip-version-check"
 OFFLINE = "--no-index --no-deps --no-build-isolation --target"
 
@@ -35,7 +38,7 @@ def environment(folder: Path) -> dict[str, str]:
 def test_the_tutorial_can_be_typed_along_and_its_code_is_typed(tmp_path: Path):
     """From an empty folder. A connector, a stage and an interpreter keep their laws; the package is listed."""
     (tmp_path / "empty").mkdir()
-    typist = Typist(PAGE, tmp_path / "empty", environment(tmp_path))
+    typist = Typist(PLUGIN, tmp_path / "empty", environment(tmp_path))
     typist.run()
     checks = [command for command in typist.commands if " plugins check " in command]
     assert len(checks) == 6
@@ -50,3 +53,30 @@ def test_the_tutorial_can_be_typed_along_and_its_code_is_typed(tmp_path: Path):
         check=False,
     )
     assert ran.returncode == 0, ran.stdout
+
+
+class TypistHere(Typist):
+    """Runs commands of contextrouter in this process, which has loaded what they need."""
+
+    cli: CommandLine
+
+    def output(self, command: str, expected: str, processes: list[subprocess.Popen[str]]) -> str:
+        name, *arguments = shlex.split(command)
+        if name != "contextrouter":
+            return super().output(command, expected, processes)
+        ran = self.cli(*arguments, cwd=self.folder)
+        assert ran.code == 0, f"$ {command}\n{ran.out}{ran.err}"
+        return ran.out + ran.err
+
+
+def test_the_tutorial_of_four_sources_can_be_typed_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Documents, a feed, a site and a table: each is in an answer, and one that fails is missed alone."""
+    (tmp_path / "empty").mkdir()
+    typist = TypistHere(SOURCES, tmp_path / "empty", environment(tmp_path))
+    typist.cli = CommandLine(monkeypatch, capsys)
+    typist.run()
+    asked = [command for command in typist.commands if " ask " in command or " route " in command]
+    assert len(asked) == 6
+    assert len(typist.files) == 9

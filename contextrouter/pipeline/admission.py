@@ -34,15 +34,17 @@ _TEXT_TUPLES = ("path", "keywords", "labels", "links")
 
 
 class Admission:
-    """Checks the answer to one query. `keys` are the router's own keys in the table of its source.
+    """Checks the answer to one query. `keys` are the router's own keys in the table of its source. `sound`
+    holds the documents of a request whose types are right, by `id()`: several answers have the same object.
 
     `withheld` counts the hits in scope that the kinds, filters, labels, period or excluded words kept
     back, and the facts that excluded words or the period did; `flaws` says what was wrong with the types of
     hits that were left out.
     """
 
-    def __init__(self, query: Query, keys: FactKeys | None) -> None:
+    def __init__(self, query: Query, keys: FactKeys | None, sound: dict[int, Document] | None = None) -> None:
         self.query, self.keys = query, keys
+        self._sound = {} if sound is None else sound
         self.withheld = 0
         self.flaws: list[str] = []
         self._labels = keys is not None and keys.labels
@@ -59,12 +61,13 @@ class Admission:
         answer = as_plain(answer)
         if not isinstance(answer, list | tuple):
             raise _no_hits()
-        sound = []
+        sound, known = [], self._sound
         for hit in answer:
             if type(hit) is not Hit:
                 raise _no_hits()
             document, score = hit.document, hit.score
-            if _has_plain_types(document) or not self._note(flaw_of(document)):
+            if id(document) in known or _has_plain_types(document) or not self._note(flaw_of(document)):
+                known[id(document)] = document
                 sound.append(hit if score is None or type(score) is float else _with_number(hit))
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]
@@ -243,10 +246,14 @@ def _is_texts(value: Any) -> bool:
 
 
 def _are_texts(d: Document) -> bool:
-    return _is_texts(d.path) and _is_texts(d.keywords) and _is_texts(d.labels) and _is_texts(d.links)
+    path, keywords, labels, links = d.path, d.keywords, d.labels, d.links
+    if type(path) is type(keywords) is type(labels) is type(links) is tuple:
+        return _TEXT.issuperset(map(type, path + keywords + labels + links))
+    return _is_texts(path) and _is_texts(keywords) and _is_texts(labels) and _is_texts(links)
 
 
 _EMPTY: tuple[str, ...] = ()  # there is one empty tuple
+_TEXT = frozenset((str,))
 
 
 def _has_plain_types(d: Any) -> bool:

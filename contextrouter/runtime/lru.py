@@ -24,11 +24,13 @@ class Lru(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value, which is then the most recently used; None when it is absent or expired."""
-        value, _, expires = self._entries.get(key, (None, 0, math.inf))
-        if self._clock() >= expires:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        value, _, expires = entry
+        if expires < math.inf and self._clock() >= expires:
             return self.pop(key)
-        if value is not None:
-            self._entries.move_to_end(key)
+        self._entries.move_to_end(key)
         return value
 
     def put(self, key: K, value: V, *, weight: int = 1, ttl: float = math.inf) -> None:

@@ -8,6 +8,7 @@ find "new" in an English text, although that is its French stem; and "Berlin" is
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple, Self, TypeAlias
 
@@ -66,10 +67,19 @@ def language_terms(
     """Return a question in the terms of an index that holds English texts and texts in `languages`, which are
     values of `stem_language`.
     """
-    required, excluded = tuple(required), tuple(excluded)
+    return _language_terms(
+        text, tuple(_with_english(languages)), tuple([tuple(group) for group in required]), tuple(excluded)
+    )
+
+
+@lru_cache(maxsize=1_000)
+def _language_terms(
+    text: str, languages: tuple[str, ...], required: tuple[Phrase, ...], excluded: tuple[str, ...]
+) -> LanguageTerms:
+    """Kept, because each query is asked of several legs."""
     by_language = {
         language: query_terms(text, required=required, excluded=excluded, language=language)
-        for language in _with_english(languages)
+        for language in languages
     }
     if len(by_language) == 1:
         return LanguageTerms.of_all(by_language[ENGLISH])

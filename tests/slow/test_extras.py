@@ -16,7 +16,7 @@ import tomli
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-DEVELOPMENT = {"test", "quality", "check"}
+DEVELOPMENT = {"test", "quality", "docs", "check"}
 
 PLUGINS = """
 import sys

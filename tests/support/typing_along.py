@@ -55,6 +55,15 @@ class Typist:
         if command.startswith("cd "):
             self.folder = self.folder / command[3:]
             return
+        printed = self.output(command, expected, processes)
+        rest = words(printed)
+        for passage in filter(str.strip, re.split(r"^…$", expected, flags=re.M)):
+            at = rest.find(words(passage))
+            assert at >= 0, f"$ {command}\n{passage}\n--- is not in\n{printed}"
+            rest = rest[at + len(words(passage)) :]
+
+    def output(self, command: str, expected: str, processes: list[subprocess.Popen[str]]) -> str:
+        """Run a command and return what it prints; of one in the background, as many lines as are expected."""
         if command.endswith("&"):
             running = subprocess.Popen(
                 shlex.split(command[:-1]),
@@ -65,24 +74,19 @@ class Typist:
             )
             processes.append(running)
             assert running.stdout is not None
-            printed = "".join(running.stdout.readline() for _ in expected.splitlines())
-        else:
-            ran = subprocess.run(
-                command,
-                shell=True,
-                cwd=self.folder,
-                env=self.environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            printed = ran.stdout + ran.stderr
-            assert ran.returncode == 0, f"$ {command}\n{printed}"
-        rest = words(printed)
-        for passage in filter(str.strip, re.split(r"^…$", expected, flags=re.M)):
-            at = rest.find(words(passage))
-            assert at >= 0, f"$ {command}\n{passage}\n--- is not in\n{printed}"
-            rest = rest[at + len(words(passage)) :]
+            return "".join(running.stdout.readline() for _ in expected.splitlines())
+        ran = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        printed = ran.stdout + ran.stderr
+        assert ran.returncode == 0, f"$ {command}\n{printed}"
+        return printed
 
     @contextmanager
     def _processes(self) -> Iterator[list[subprocess.Popen[str]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Numbers: TypeAlias = Callable[[Sequence[str]], list[list[int]]]
-"""Returns the numbers of each text's tokens in the table."""
+Numbers: TypeAlias = Callable[[Sequence[str]], list[Mapping[int, int]]]
+"""Returns the numbers of each text's tokens in the table, and how often each occurs."""
 
 _SHIPPED = Path(__file__).parents[2] / "data" / "static"
 FEW = 4
@@ -97,7 +98,7 @@ class Static(ModelInThreads["tuple[Numbers, NDArray[np.float32]]"], Embedder):
         return _numbers_in_shipped if shipped else _Tokenizer(self.folder / "tokenizer.json").numbers, table
 
 
-def _numbers_in_shipped(texts: Sequence[str]) -> list[list[int]]:
+def _numbers_in_shipped(texts: Sequence[str]) -> list[Mapping[int, int]]:
     return [tokens.numbers(text) for text in texts]
 
 
@@ -114,26 +115,27 @@ class _Tokenizer:
         unknown = model.get("unk_token")
         self._unknown = model.get("unk_id") if unknown is None else self._tokenizer.token_to_id(unknown)
 
-    def numbers(self, texts: Sequence[str]) -> list[list[int]]:
+    def numbers(self, texts: Sequence[str]) -> list[Mapping[int, int]]:
         """The tokens of each text, without those that the table lacks. Lone surrogates become "?"."""
         clean = [text.encode("utf-8", "replace").decode() for text in texts]
         if len(clean) <= FEW:
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in clean]
         else:
             encoded = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-        return [[number for number in each.ids if number != self._unknown] for each in encoded]
+        return [Counter(number for number in each.ids if number != self._unknown) for each in encoded]
 
 
 def _embed(numbers: Numbers, table: NDArray[np.float32], texts: Sequence[str]) -> list[Vector]:
-    return [cast("Vector", _mean(table, ids)) for ids in numbers(texts)]
+    return [cast("Vector", _mean(table, times_of)) for times_of in numbers(texts)]
 
 
-def _mean(table: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
+def _mean(table: NDArray[np.float32], times_of: Mapping[int, int]) -> NDArray[np.float32]:
     """The direction of the mean; each distinct token is looked up once, so that memory does not grow with the
     text.
     """
     import numpy as np
 
-    distinct, counts = np.unique(np.asarray(ids, np.int64), return_counts=True)
-    direction = unit_array(counts.astype(np.float32) @ table[distinct])
+    distinct = sorted(times_of)
+    counts = np.array([times_of[number] for number in distinct], np.float32)
+    direction = unit_array(counts @ table[np.array(distinct, np.int64)])
     return np.zeros(table.shape[1], np.float32) if direction is None else direction

@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 # Vowel signs and other marks belong to the letter before; `re` does not count them as letters.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
 _MARKS += "\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3"
-_WORD = re.compile(rf"[^\W_][\w{_MARKS}]*(?:['’.&+#/-][^\W_][\w{_MARKS}]*)*[+#]*")
-_BREAK = re.compile(rf"[^\w\s{_MARKS}'’&+#/-]|\n\s*\n")
+_WORD_OR_BREAK = re.compile(
+    rf"[^\W_][\w{_MARKS}]*(?:['’&+#/-][^\W_][\w{_MARKS}]*)*[+#]*|[^\w\s{_MARKS}'’&+#/-]|\n\s*\n"
+)
 # Chinese and Japanese write no spaces: runs of ideographs or katakana, separated by frequent function
 # characters.
 _CJK = re.compile(f"[{KANA}{IDEOGRAPHS}]")
@@ -126,73 +127,77 @@ def key_phrases(text: str, title: str = "") -> list[str]:
     Phrases with equal scores keep the order of the text.
     """
     spelling: dict[str, str] = {}
-    frequency: Counter[str] = Counter()
-    capitals: Counter[str] = Counter()
+    frequency: dict[str, int] = {}
+    capitals: set[str] = set()
     for words, capital in _word_runs(f"{title}\n\n{text}"):
         phrase = " ".join(words)
-        key = _key(phrase)
-        spelling.setdefault(key, phrase)
-        frequency[key] += 1
-        capitals[key] += capital
-    weight = _word_weights(frequency)
+        key = phrase.lower() if phrase.isascii() else _key(phrase)
+        if key in frequency:
+            frequency[key] += 1
+        else:
+            spelling[key], frequency[key] = phrase, 1
+        if capital:
+            capitals.add(key)
+    words_of = {key: key.split() for key in frequency}
+    weight = _word_weights(frequency, words_of)
     title_keys = {_key(" ".join(words)) for words, _ in _word_runs(title)}
-
-    def score(key: str) -> float:
-        words = key.split()
-        rake = sum([weight[word] for word in words]) / math.sqrt(len(words))
-        return (
-            rake
-            * math.sqrt(frequency[key])
-            * (1.5 if capitals[key] else 1.0)
-            * (1.5 if key in title_keys else 1.0)
-        )
-
-    return [spelling[key] for key in sorted(spelling, key=lambda key: -score(key))]
+    scores = {
+        key: -sum([weight[word] for word in words])
+        / math.sqrt(len(words))
+        * math.sqrt(frequency[key])
+        * (1.5 if key in capitals else 1.0)
+        * (1.5 if key in title_keys else 1.0)
+        for key, words in words_of.items()
+    }
+    return [spelling[key] for key in sorted(spelling, key=scores.__getitem__)]
 
 
-def _word_weights(frequency: Counter[str]) -> dict[str, float]:
+def _word_weights(frequency: Mapping[str, int], words_of: Mapping[str, list[str]]) -> dict[str, float]:
     """Return degree ÷ frequency of each word. The degree counts the words of all its phrases."""
-    degree: Counter[str] = Counter()
-    count: Counter[str] = Counter()
-    for key, times in frequency.items():
-        words = key.split()
+    degree: dict[str, int] = {}
+    count: dict[str, int] = {}
+    for key, words in words_of.items():
+        times = frequency[key]
         for word in words:
-            degree[word] += times * len(words)
-            count[word] += times
+            degree[word] = degree.get(word, 0) + times * len(words)
+            count[word] = count.get(word, 0) + times
     return {word: degree[word] / count[word] for word in count}
 
 
-def _word_runs(text: str) -> Iterator[tuple[list[str], bool]]:
-    """Yield runs of at most 4 content words, and whether a run is a name (capitals inside a sentence)."""
-    for part in _BREAK.split(text):
-        words: list[str] = []
-        begins = True
-        for word in _WORD.findall(part):
-            if not word.isascii() and _CJK.search(word):
-                yield from (
-                    ([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1]
-                )
-            elif _content(word):
-                words.append(word)
-                continue
-            if words:
-                yield _classify_run(words, begins)
-            words, begins = [], False
+def _word_runs(text: str) -> list[tuple[list[str], bool]]:
+    """Return runs of at most 4 content words, and whether a run is a name (capitals inside a sentence)."""
+    runs: list[tuple[list[str], bool]] = []
+    words: list[str] = []
+    begins = True
+    for word in _WORD_OR_BREAK.findall(text):
+        if _content(word):
+            words.append(word)
+            continue
+        if not word.isascii() and _CJK.search(word):
+            runs += [([run], False) for run in _CJK_RUN.findall(word) if 2 <= len(run) <= _LONGEST_RUN[1]]
         if words:
-            yield _classify_run(words, begins)
+            runs.append(_classify_run(words, begins))
+            words = []
+        begins = not word[0].isalnum()  # a break: a sentence, or part of one, begins
+    if words:
+        runs.append(_classify_run(words, begins))
+    return runs
 
 
 @lru_cache(maxsize=50_000)
 def _content(word: str) -> bool:
-    """Whether a word may stand in a phrase."""
-    return word.casefold() not in WEAK_WORDS and not word.isnumeric() and 2 <= len(word) <= _LONGEST_RUN[0]
+    """Whether a word may stand in a phrase. Of what has ideographs, short runs are phrases of their own."""
+    if not word.isascii() and _CJK.search(word):
+        return False
+    long_enough = 2 <= len(word) <= _LONGEST_RUN[0] and word[0].isalnum()
+    return long_enough and word.casefold() not in WEAK_WORDS and not word.isnumeric()
 
 
 def _classify_run(words: list[str], begins: bool) -> tuple[list[str], bool]:
     """Return the phrase, and whether it is a name. The capital of a sentence's first word does not count."""
     words = words[:_LONGEST]
     telling = words[1:] if begins else words
-    return words, bool(telling) and all(word[0].isupper() for word in telling)
+    return words, bool(telling) and all([word[0].isupper() for word in telling])
 
 
 def _key(phrase: str) -> str:

@@ -138,7 +138,7 @@ class StoreFile:
         if not must_exist and not self.exists():
             return missing
         if self._readers is None:
-            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+            raise SourceError(f"Store {self.path!r} was closed or is not open; call open() first.")
         stop = Stop(deadline)
         self._running.add(stop)
         try:
@@ -225,12 +225,11 @@ class StoreFile:
         """Run `work` on a snapshot."""
         connection.set_progress_handler(stop, _STEPS)
         try:
-            connection.execute("BEGIN")
+            begin_snapshot(connection)
             return work(connection, stop) if schema.is_filled(connection, self.path) else missing
         finally:
             connection.set_progress_handler(None, 0)
-            if connection.in_transaction:
-                connection.rollback()
+            end_snapshot(connection)
 
     def _is_at_rest(self) -> bool:
         """Whether the file holds all that was written, and SQLite can make no file beside it.
@@ -318,6 +317,7 @@ class StoreFile:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
+            factory=schema.StoreConnection,
         )
         if new:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -369,6 +369,21 @@ class StoreFile:
             f"Store {location!r} failed ({message}); check the volume, and then the file with"
             " `PRAGMA integrity_check`."
         )
+
+
+def begin_snapshot(connection: sqlite3.Connection) -> None:
+    """Let a connection read one state of the file."""
+    connection.execute("BEGIN")
+    if isinstance(connection, schema.StoreConnection):
+        connection.meta = {}
+
+
+def end_snapshot(connection: sqlite3.Connection) -> None:
+    """Let go of the state that a connection reads."""
+    if isinstance(connection, schema.StoreConnection):
+        connection.meta = None
+    if connection.in_transaction:
+        connection.rollback()
 
 
 def kind_of_file(path: str) -> str:

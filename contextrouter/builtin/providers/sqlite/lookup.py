@@ -49,21 +49,6 @@ def rank(
     return [(number, -negative) for negative, _, _, number in sorted(named)[:limit]]
 
 
-def hits(
-    connection: sqlite3.Connection,
-    best: Sequence[tuple[int, float]],
-    limit: int,
-    vectors: Mapping[int, Vector],
-) -> list[Hit]:
-    """The best as hits; equal scores in the order of ids, whatever the order of writing."""
-    ranked = rank(connection, best, limit)
-    chunks = texts(connection, [number for number, _ in ranked])
-    return [
-        Hit(document=chunk, score=score, vector=vectors.get(number))
-        for chunk, (number, score) in zip(chunks, ranked, strict=True)
-    ]
-
-
 def fetch_documents(
     connection: sqlite3.Connection, ids: Sequence[str], scope: Scope | None
 ) -> list[Document]:

@@ -31,14 +31,14 @@ from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
 from contextrouter.builtin.providers.sqlite.rebuild import Rebuildable
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
-from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, StaleSnapshot, simsimd
+from contextrouter.builtin.providers.sqlite.search_batches import Answers, SearchBatches
+from contextrouter.builtin.providers.sqlite.searching import Snapshot, terms_of
+from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, simsimd
 from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
-from contextrouter.text.languages import LanguageTerms, language_terms
-from contextrouter.vectors import unit_array
 
 
 class Sqlite(Rebuildable, Provider):
@@ -86,6 +86,7 @@ class Sqlite(Rebuildable, Provider):
         self._means = MeanCache()
         self.entity_threshold = check_threshold(entity_threshold)
         self.entity_index = entity_vectors.EntityIndex()
+        self._batches = SearchBatches()
         self._model, self._dimensions = "", 0
 
     @classmethod
@@ -140,12 +141,19 @@ class Sqlite(Rebuildable, Provider):
             raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
         if query.limit < 1:
             return []
-        work = self._text if query.leg == "text" else self._nearest
-        return await self._file.read(
-            lambda c, stop: add_run_times_to_hits(work(c, query, stop), schema.runs(c)),
-            missing=[],
-            deadline=query.deadline,
+        kind = "text" if query.leg == "text" else "vectors"
+        return await self._batches.search(query, kind, self._answer)
+
+    async def _answer(self, queries: Sequence[Query], answers: Answers) -> None:
+        await self._file.read(
+            lambda c, stop: self._snapshot(c, stop).answer(queries, answers),
+            missing=None,
+            deadline=queries[0].deadline,
         )
+
+    def _snapshot(self, connection: sqlite3.Connection, stop: Stop) -> Snapshot:
+        embedded_by = (self._model, self._dimensions)
+        return Snapshot(connection, stop, self._index, self._nearby, embedded_by)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
@@ -245,7 +253,7 @@ class Sqlite(Rebuildable, Provider):
         the chunk whose key phrases name the most, else the first. Ties go by id.
         """
         return await self._file.read(
-            lambda c, stop: self._mentions(c, query, stop), missing=[], deadline=query.deadline
+            lambda c, stop: self._snapshot(c, stop).mentions(query), missing=[], deadline=query.deadline
         )
 
     async def exact_names(self, hints: Sequence[str], query: Query) -> Sequence[str]:
@@ -253,7 +261,7 @@ class Sqlite(Rebuildable, Provider):
         query = Query(text="", entities=tuple(hints), scope=query.scope)
         none: frozenset[str] = frozenset()
         names = await self._file.read(
-            lambda c, stop: mentions_leg.find_names(c, query, admitted(query, _asked(c, query)), stop),
+            lambda c, stop: mentions_leg.find_names(c, query, admitted(query, terms_of(c, query)), stop),
             missing=none,
             deadline=query.deadline,
         )
@@ -307,7 +315,7 @@ class Sqlite(Rebuildable, Provider):
         where any suffices.
         """
         return await self._file.read(
-            lambda c, _: lookup.facets(c, admitted(query, _asked(c, query)), dimensions, query.limit),
+            lambda c, _: lookup.facets(c, admitted(query, terms_of(c, query)), dimensions, query.limit),
             missing=[],
             deadline=query.deadline,
         )
@@ -339,53 +347,5 @@ class Sqlite(Rebuildable, Provider):
             await self._file.alone("VACUUM")
             await self._file.alone("PRAGMA wal_checkpoint (TRUNCATE)")  # the whole store went through the log
 
-    def _text(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
-        schema.refuse_other_analysis(connection)
-        question = _asked(connection, query)
-        condition = admitted(query, question)
-        best = self._index.search(connection, question.words, query.scope, condition, query.limit, stop)
-        return lookup.hits(connection, best, query.limit, self._vectors_of(connection, best))
-
-    def _mentions(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
-        condition = admitted(query, _asked(connection, query).without_phrases())
-        best = mentions_leg.find_mentions(connection, query, condition, stop)
-        hits = lookup.hits(connection, best, query.limit, self._vectors_of(connection, best))
-        return add_run_times_to_hits(hits, schema.runs(connection))
-
-    def _vectors_of(
-        self, connection: sqlite3.Connection, best: Sequence[tuple[int, float]]
-    ) -> Mapping[int, Vector]:
-        """The vectors of chunks, where they are of the model that questions have."""
-        if "vector" not in self._nearby or not write.is_of_model(connection, self._model, self._dimensions):
-            return {}
-        return self._nearby["vector"].vectors_of(connection, [number for number, _ in best])
-
-    def _nearest(self, connection: sqlite3.Connection, query: Query, stop: Stop) -> list[Hit]:
-        if query.vector is None:
-            raise SourceError(
-                f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
-            )
-        self._same_model(connection)
-        try:
-            vector = unit_array(query.vector)
-        except (ValueError, TypeError) as error:
-            raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
-        if vector is None:
-            return []
-        while True:
-            stop.check()
-            condition = admitted(query, _asked(connection, query).without_phrases())
-            try:
-                near = self._nearby[query.leg].search(connection, vector, condition, query.limit, stop)
-                return lookup.hits(connection, near.ranked, query.limit, near.vectors)
-            except StaleSnapshot:
-                connection.rollback()
-                connection.execute("BEGIN")
-
     def _same_model(self, connection: sqlite3.Connection) -> None:
         write.refuse_other_model(connection, self._model, self._dimensions)
-
-
-def _asked(connection: sqlite3.Connection, query: Query) -> LanguageTerms:
-    languages = schema.languages(connection)
-    return language_terms(query.text, languages, required=query.required, excluded=query.excluded)

@@ -108,6 +108,13 @@ again.
 """
 
 
+class StoreConnection(sqlite3.Connection):
+    """A connection that reads the table `meta` once for each snapshot."""
+
+    meta: dict[str, str] | None = None
+    """What was read of it in the snapshot, all or nothing; None: no snapshot, so that it may change."""
+
+
 def create(connection: sqlite3.Connection) -> None:
     """Lay out an empty store. Call inside a transaction."""
     for statement in TABLES.split(";\n"):
@@ -182,8 +189,17 @@ def number(connection: sqlite3.Connection, key: str) -> int:
 
 def text(connection: sqlite3.Connection, key: str) -> str:
     """A value from `meta`; empty where there is none yet."""
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return "" if row is None else str(row[0])
+    known = connection.meta if isinstance(connection, StoreConnection) else None
+    if known is None:
+        row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return "" if row is None else str(row[0])
+    return (known or _read_meta(connection, known)).get(key, "")
+
+
+def _read_meta(connection: sqlite3.Connection, known: dict[str, str]) -> dict[str, str]:
+    """Add all of `meta` to what is known of it."""
+    known.update((key, str(value)) for key, value in connection.execute("SELECT key, value FROM meta"))
+    return known
 
 
 def version(connection: sqlite3.Connection) -> str:

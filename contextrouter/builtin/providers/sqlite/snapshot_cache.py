@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -78,6 +78,12 @@ class Recent(Generic[K, V]):
         """The value of a key, where it was read."""
         with self._lock:
             return self._values.get(key)
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V]:
+        """The values of those keys that were read."""
+        with self._lock:
+            get = self._values.get
+            return {key: value for key in keys if (value := get(key)) is not None}
 
     def add(self, key: K, value: V, size: int = 1) -> None:
         """Remember the value of a key. An empty one takes memory, too."""

@@ -92,19 +92,21 @@ class TextIndex:
             shown = self._label_counts.visible(connection, scope)
             lengths = self._lengths.read_at(connection)
         reading, average = self._reading(connection, stop), shown.average_length or 1.0
-        chunks, scores = [np.zeros(0, np.int64)], [np.zeros(0)]
+        # Each word has a chunk but once, so that sums can be kept by chunk: sorting the postings costs more.
+        summed = np.zeros(len(lengths.values))
         for word in self._read(reading, words, shown):
             idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
             for found, frequencies in word:
-                chunks.append(found)
-                scores.append(idf * bm25.saturation(frequencies, lengths.of(found) / average))
-        found, places = np.unique(np.concatenate(chunks), return_inverse=True)
-        summed = np.bincount(places, weights=np.concatenate(scores), minlength=len(found))
+                summed[found - lengths.base] += idf * bm25.saturation(
+                    frequencies, lengths.of(found) / average
+                )
         chosen = np.flatnonzero(summed > 0.0)
+        summed, found = summed[chosen], chosen + lengths.base
         if condition.sql and condition != visible(scope, "c"):
             with stop.finishing():
-                chosen = chosen[self._admitted.indexes(found[chosen], connection, reading.store, condition)]
-        return best(found[chosen], summed[chosen], limit, 9)
+                kept = self._admitted.indexes(found, connection, reading.store, condition)
+            summed, found = summed[kept], found[kept]
+        return best(found, summed, limit, 9)
 
     def statistics(
         self, connection: sqlite3.Connection, terms: Sequence[str], scope: Scope | None, stop: Stop

@@ -129,14 +129,16 @@ class CodeIndex(SnapshotCache[_Codes]):
     def _read_vectors(self, connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Any]:
         """The vectors of chunks, from memory or the table. The queries of a question find much the same."""
         recent = self._recent.read_at(connection)
-        rows = {chunk: row for chunk in chunks if (row := recent.get(chunk)) is not None}
+        rows = recent.get_all(chunks)
+        if len(rows) == len(chunks):
+            return rows
         sql = (
             f"SELECT chunk, {self._leg} FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) AND"
             f" {self._leg} IS NOT NULL"
         )
         read = numpy().frombuffer
         unread = json.dumps([chunk for chunk in chunks if chunk not in rows])
-        for chunk, blob in connection.execute(sql, (unread,)).fetchall() if len(rows) < len(chunks) else ():
+        for chunk, blob in connection.execute(sql, (unread,)).fetchall():
             rows[chunk] = read(blob, "<f4")
             recent.add(chunk, rows[chunk])
         return rows

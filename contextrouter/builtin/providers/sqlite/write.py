@@ -110,10 +110,11 @@ def terms(chunk: Document) -> tuple[str, str, str]:
 def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dimensions: int) -> None:
     """Put documents in place of what they were. Call inside a write transaction."""
     reanalyse(connection)
+    filters = _FilterNumbers(connection)
     for row in rows:
         _check_sizes(connection, row, model, dimensions)
         _remove(connection, row.tenant, row.id)
-        _insert(connection, row)
+        _insert(connection, row, filters)
     _next(connection)
 
 
@@ -197,12 +198,11 @@ def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
 def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
     indexed_terms = terms(chunk)
     length = analysis.length(field.split() for field in indexed_terms)
-    clean = [
-        (_clean(key), _clean(value))
-        for key, values in indexed(chunk).items()
-        for value in sorted(values)
-        if key != schema.STEMS
-    ]
+    clean: list[tuple[str, str]] = []
+    for key, values in indexed(chunk).items():
+        if key != schema.STEMS:
+            key = _clean(key)  # values have no lone surrogates
+            clean += [(key, value) for value in sorted(values)]
     if (language := stem_language(chunk.language)) != ENGLISH:
         clean.append((schema.STEMS, language))
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
@@ -235,19 +235,16 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
 
 def _check_sizes(connection: sqlite3.Connection, rows: Rows, model: str, dimensions: int) -> None:
     """Hold the first vectors' length and model for all that come later."""
-    for chunk in rows.chunks:
-        for exact, _ in chunk.vectors.values():
-            size = len(exact) // 4
-            if dimensions and size != dimensions:
-                message = (
-                    f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
-                )
-                raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
-            refuse_other_model(connection, model, size)
-            if not schema.number(connection, "dimensions"):
-                schema.write_meta(connection, "dimensions", size)
-            if model and not schema.text(connection, "model"):
-                schema.write_meta(connection, "model", model)
+    lengths = [len(exact) // 4 for chunk in rows.chunks for exact, _ in chunk.vectors.values()]
+    for size in dict.fromkeys(lengths):
+        if dimensions and size != dimensions:
+            message = f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
+            raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
+        refuse_other_model(connection, model, size)
+        if not schema.number(connection, "dimensions"):
+            schema.write_meta(connection, "dimensions", size)
+        if model and not schema.text(connection, "model"):
+            schema.write_meta(connection, "model", model)
 
 
 def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
@@ -282,7 +279,7 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
     return True
 
 
-def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
+def _insert(connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers) -> None:
     document = connection.execute(
         "INSERT INTO documents (tenant, id, compartment, sensitivity, url, fingerprint, payload) VALUES (?,"
         " ?, ?, ?, ?, ?, ?)",
@@ -305,7 +302,7 @@ def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
             )
             for leg, (_, coded) in chunk.vectors.items():
                 connection.execute(f"INSERT INTO {leg}_codes VALUES (?, ?)", (number, coded))
-        _insert_filters(connection, number, chunk.filters)
+        filters.insert(number, chunk.filters)
     schema.add(connection, "chunks", len(rows.chunks))
     schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))
     connection.executemany("INSERT INTO links VALUES (?, ?)", [(document, target) for target in rows.links])
@@ -318,14 +315,30 @@ def _insert(connection: sqlite3.Connection, rows: Rows) -> None:
     )
 
 
-def _insert_filters(
-    connection: sqlite3.Connection, chunk: int | None, filters: Sequence[tuple[str, str]]
-) -> None:
-    connection.executemany("INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", filters)
-    connection.executemany(
-        "INSERT OR IGNORE INTO filters SELECT number, ? FROM filter_values WHERE key = ? AND value = ?",
-        [(chunk, key, value) for key, value in filters],
-    )
+class _FilterNumbers:
+    """The numbers of filter values, for one transaction: most chunks of a document have many in common."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.known: dict[tuple[str, str], int | None] = {}
+
+    def insert(self, chunk: int | None, filters: Sequence[tuple[str, str]]) -> None:
+        """Give a chunk its filter values."""
+        known = self.known
+        for pair in filters:
+            if pair not in known:
+                known[pair] = self._number(pair)
+        self.connection.executemany("INSERT INTO filters VALUES (?, ?)", [(known[p], chunk) for p in filters])
+
+    def _number(self, pair: tuple[str, str]) -> int | None:
+        added = self.connection.execute(
+            "INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", pair
+        )
+        if added.rowcount:
+            return added.lastrowid
+        row = self.connection.execute("SELECT number FROM filter_values WHERE key = ? AND value = ?", pair)
+        number: int = row.fetchone()[0]
+        return number
 
 
 def _next(connection: sqlite3.Connection) -> None:

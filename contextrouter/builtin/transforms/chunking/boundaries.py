@@ -136,8 +136,7 @@ def _token_starts(text: str, start: int, end: int) -> array[int]:
         stop = min(start + _BLOCK, end)
         if stop < end:
             stop = next((i for i in range(stop, stop - _BLOCK // 2, -1) if text[i].isspace()), stop)
-        begin = start
-        starts.extend([begin + offset for offset in tokens.starts(text[start:stop])])
+        starts.extend(tokens.starts(text[start:stop], start))
         start = stop
     return starts
 
