@@ -83,14 +83,14 @@ def metadata_of(context: Context, index: int) -> dict[str, Any]:
         "provenance": places,
         "metadata": {key: value for key, value in document.metadata.items() if key != SEARCH_TEXT},
     }
-    told = {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+    present = {key: value for key, value in fields.items() if value not in (None, "", [], {})}
     always = {
         "number": citation.number,
         "score": envelope.normalized,
         "untrusted": document.untrusted,
         "degraded": context.degraded,
     }
-    plain: dict[str, Any] = msgspec.json.decode(encode_json({**told, **always}))
+    plain: dict[str, Any] = msgspec.json.decode(encode_json({**present, **always}))
     return plain
 
 
