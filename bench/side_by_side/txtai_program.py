@@ -11,7 +11,7 @@ from txtai import Embeddings
 async def build(sources: Sources, embed: Embed, fault: str, option: str) -> Ask:
     """Fill the index; return a function that asks."""
     if fault:
-        raise NotImplementedError("txtai has one index, and asks no other source")
+        raise NotImplementedError("asks no other source")
 
     def transform(texts: list[str]) -> np.ndarray:
         return np.array(embed(texts), dtype=np.float32)
