@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
@@ -46,6 +46,7 @@ from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
 from contextrouter.runtime.shutdown import Running, consume_exception
+from contextrouter.runtime.spans import trace_route, trace_run
 from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope
 from contextrouter.settings import Settings
@@ -213,6 +214,9 @@ class ContextRouter:
         if self._open_in is not asyncio.get_running_loop():
             await self.open()
         until = self._deadline(request)
+        return await trace_route(request, self.settings.telemetry, lambda: self._route(request, until))
+
+    async def _route(self, request: Request, until: Deadline) -> Context:
         if not self.settings.rag.cache_enabled:
             return await self._compute(request, until)
         today = self.engine.now().date()
@@ -239,7 +243,8 @@ class ContextRouter:
         await self.open()
         until = self._deadline(request)
         reports: asyncio.Queue[SourceReport | None] = asyncio.Queue()
-        task = asyncio.get_running_loop().create_task(self._compute(request, until, reports.put_nowait))
+        compute = partial(self._compute, request, until, reports.put_nowait)
+        task = asyncio.get_running_loop().create_task(trace_route(request, self.settings.telemetry, compute))
         task.add_done_callback(lambda _: reports.put_nowait(None))
         task.add_done_callback(consume_exception)
         try:
@@ -305,7 +310,9 @@ class ContextRouter:
         self, request: Request, deadline: Deadline, on_report: Callable[[SourceReport], None] | None = None
     ) -> Context:
         with self._running.track():
-            return await run(request, deadline, self.engine, on_report)
+            return await trace_run(
+                self.settings.telemetry, lambda: run(request, deadline, self.engine, on_report)
+            )
 
 
 def _read(

@@ -36,6 +36,7 @@ from contextrouter.ingest.document_queue import AHEAD, CharacterBudget
 from contextrouter.ingest.job import JobRun
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.preparation import AT_ONCE, build_entry
+from contextrouter.ingest.runners.local import LocalRunner
 from contextrouter.ingest.store_lock import turn
 from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.router import ContextRouter
@@ -164,10 +165,11 @@ async def test_work_in_progress_is_bounded_by_length() -> None:
     store = Shut(free=True)
     source = Pages("a" * 4, "b" * 4, "c" * 4, "d" * 30, "e" * 10, "f")
     job = JobRun(JobPlugins(source, store, [], None), JobOptions(origin="x"))
-    job.budget = CharacterBudget(10)
+    runner = LocalRunner(job.plugins, job.options)
+    job.runner, runner.budget = runner, CharacterBudget(10)
     await job.execute()
     assert store.calls == [["x:p0", "x:p1"], ["x:p2"], ["x:p3"], ["x:p4"], ["x:p5"]]
-    assert job.budget.used == 0
+    assert runner.budget.used == 0
 
 
 async def test_the_report_counts_what_was_added_changed_and_cut(tmp_path: Path) -> None:

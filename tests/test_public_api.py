@@ -17,7 +17,7 @@ Embedder Entity Entry Envelope Facet Fact FactSource FilePath Generator Harvest 
 LinkDegrees MissingDependency ModelUsage
 Partial Period Plan Plugin PluginError PluginNotFound Portal Problem Provenance Provider Query Rag RankedList Refusal Request RequestRefused
 Reranker Scope Settings SettingsError Source SourceError SourceReport SourceTimeout Stage StageContext StageError Step SupportsCrawl
-SupportsDegrees SupportsEntities SupportsEntityHints SupportsEntityVectors SupportsFacets SupportsFetch SupportsFiles SupportsGraph SupportsInspect SupportsMentions
+SupportsDegrees SupportsEntities SupportsEntityHints SupportsEntityVectors SupportsFacets SupportsFetch SupportsFiles SupportsFingerprintPages SupportsGraph SupportsInspect SupportsMentions
 SupportsNeighbours SupportsStatistics SupportsTenants
 SupportsUpsert SupportsVectors SupportsVersion SupportsWriting TermStatistics Thought Trace Transform Usage Vector Writing
 """.split()

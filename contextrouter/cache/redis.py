@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,6 +11,35 @@ from contextrouter.errors import MissingDependency, Problem, SettingsError
 
 CONNECTIONS = 16
 BATCH = 500
+_UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end"
+
+
+def make_client(url: str, timeout: float) -> Any:
+    """Return a client of a Redis server; it connects on first use. Raises MissingDependency, or SettingsError
+    for a bad `url`.
+    """
+    if find_spec("redis") is None:
+        raise MissingDependency("redis", "redis", what="Cache tier 'redis'")
+    from redis.asyncio import BlockingConnectionPool, Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=timeout,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        )
+    except ValueError:
+        form = "redis://[user:password@]host[:port][/database]"
+        raise SettingsError(
+            [Problem(f"url is none of a Redis server. Write {form}.", key="cache.url")]
+        ) from None
+    return Redis.from_pool(pool)
 
 
 class RedisTier:
@@ -24,6 +54,7 @@ class RedisTier:
     def __init__(self, url: str, *, namespace: str, timeout: float) -> None:
         self._url, self._timeout = url, timeout
         self._prefix = f"contextrouter:{namespace}:"
+        self._flights = f"contextrouter-flight:{namespace}:"
         self._client: Any = None
 
     async def open(self) -> None:
@@ -32,28 +63,7 @@ class RedisTier:
         """
         if self._client is not None:
             return
-        if find_spec("redis") is None:
-            raise MissingDependency("redis", "redis", what="Cache tier 'redis'")
-        from redis.asyncio import BlockingConnectionPool, Redis
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
-
-        try:
-            pool = BlockingConnectionPool.from_url(
-                self._url,
-                max_connections=CONNECTIONS,
-                timeout=self._timeout,
-                socket_timeout=self._timeout,
-                socket_connect_timeout=self._timeout,
-                retry=Retry(NoBackoff(), 0),
-                protocol=2,
-            )
-        except ValueError:
-            form = "redis://[user:password@]host[:port][/database]"
-            raise SettingsError(
-                [Problem(f"url is none of a Redis server. Write {form}.", key="cache.url")]
-            ) from None
-        self._client = Redis.from_pool(pool)
+        self._client = make_client(self._url, self._timeout)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -74,6 +84,19 @@ class RedisTier:
         """Keep `entry` for `ttl` seconds, in whole milliseconds."""
         async with asyncio.timeout(self._timeout):
             await self._client.set(self._redis_key(address), entry, px=max(1, int(ttl * 1000)))
+
+    async def lock(self, address: bytes, seconds: float) -> str:
+        """Lock an address for at most `seconds`. Return what unlocks it; "": another process has the lock."""
+        token = secrets.token_hex(8)
+        async with asyncio.timeout(self._timeout):
+            milliseconds = max(1, int(seconds * 1000))
+            taken = await self._client.set(self._flights + address.hex(), token, px=milliseconds, nx=True)
+        return token if taken else ""
+
+    async def unlock(self, address: bytes, token: str) -> None:
+        """Unlock an address, unless the lock has ended and is another one now."""
+        async with asyncio.timeout(self._timeout):
+            await self._client.eval(_UNLOCK, 1, self._flights + address.hex(), token)
 
     async def clear(self) -> int:
         """Remove the namespace's entries; return how many there were."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import date
 from time import monotonic
@@ -17,10 +18,15 @@ from contextrouter.model import Context, Request, Step, Trace, Usage
 from contextrouter.model.read_only import read_only_context
 
 MEMORY, JOINED = "memory", "joined"
+WAIT_SHARE = 0.5
+"""Share of the time left that a question waits for an equal one in another process."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.1
+"""Seconds between two looks at whether the other process is done."""
 
 
 class ResultCache:
-    """Answers by key, in `tiers`, for `ttl` seconds. Equal questions at the same time are computed once.
+    """Answers by key, in `tiers`, for `ttl` seconds. Equal questions at the same time are computed once, with
+    Redis once for all processes.
 
     `router` is the digest of everything that is the same for every request (`keys.router_digest`).
     """
@@ -56,24 +62,56 @@ class ResultCache:
         if hit is not None:
             return hit
         started = monotonic()
-        context, joined = await self._flights.run(key, until, lambda: self._look_up(key, compute), _cut_short)
+        context, joined = await self._flights.run(
+            key, until, lambda: self._look_up(key, until, compute), _cut_short
+        )
         return (
             mark_cached(context, JOINED, monotonic() - started) if joined and not context.cached else context
         )
 
-    async def _look_up(self, key: bytes, compute: Callable[[], Awaitable[Context]]) -> Context:
+    async def _look_up(self, key: bytes, until: float, compute: Callable[[], Awaitable[Context]]) -> Context:
+        cached = await self._fetch(key)
+        if cached is not None:
+            return cached
+        token, waited = await self._take_turn(key, until)
+        try:
+            cached = await self._fetch(key) if waited else None
+            return cached or await self._compute(key, compute)
+        finally:
+            if token:
+                self.tiers.unlock(key, token)
+
+    async def _fetch(self, key: bytes) -> Context | None:
+        """Return the answer that the outer tier has."""
         started = monotonic()
         entry = await self.tiers.fetch(key, codec.decode)
-        if entry is not None and self.tiers.outer is not None:
-            decoded, remaining = entry
-            cached = read_only_context(decoded)
-            self._fill(key, cached, min(remaining, self._ttl))
-            return mark_cached(cached, self.tiers.outer.name, monotonic() - started)
+        if entry is None or self.tiers.outer is None:
+            return None
+        decoded, remaining = entry
+        cached = read_only_context(decoded)
+        self._fill(key, cached, min(remaining, self._ttl))
+        return mark_cached(cached, self.tiers.outer.name, monotonic() - started)
+
+    async def _compute(self, key: bytes, compute: Callable[[], Awaitable[Context]]) -> Context:
         context = await compute()
         if not context.degraded:
             self._fill(key, context, self._ttl)
             self.tiers.keep(key, lambda: codec.encode(context), self._ttl)
         return context
+
+    async def _take_turn(self, key: bytes, until: float) -> tuple[str | None, bool]:
+        """Wait while another process computes this answer, for at most half of the time that is left: it may
+        have died. Return what unlocks the key (None: nothing), and whether there was a wait.
+        """
+        give_up, pause = monotonic() + WAIT_SHARE * (until - monotonic()), FIRST_PAUSE
+        waited = False
+        while (token := await self.tiers.lock(key, until - monotonic())) == "":
+            waited = True
+            if monotonic() + pause >= give_up:
+                return None, waited
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return token, waited
 
     def _fill(self, key: bytes, context: Context, ttl: float) -> None:
         self.tiers.memory.put(key, mark_cached(context, MEMORY, 0.0), size=estimate_bytes(context), ttl=ttl)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import monotonic, time
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -79,6 +80,21 @@ class Tier(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsLocks(Tier, Protocol):
+    """A tier of several processes, in which one of them can say that it computes an entry."""
+
+    async def lock(self, address: bytes, seconds: float) -> str:
+        """Lock an address for at most `seconds`. Return what unlocks it; "": another process has the
+        lock.
+        """
+        ...
+
+    async def unlock(self, address: bytes, token: str) -> None:
+        """Unlock an address, unless the lock has ended and is another one now."""
+        ...
+
+
 class Unfit(ValueError):
     """The value has no exact form outside memory, so only the memory tier keeps it."""
 
@@ -95,7 +111,7 @@ class Tiers:
         self._counts = dict.fromkeys(("hits", "misses", "rejected", "failures", "unfit", "skipped"), 0)
         self._retry_at = 0.0
         self._failing = False
-        self._queue: asyncio.Queue[tuple[bytes, Callable[[], bytes], float]]
+        self._queue: asyncio.Queue[Callable[[], Awaitable[None]]]
         self._writer: asyncio.Task[None] | None = None
         self._threads: Threads | None = None
 
@@ -117,7 +133,7 @@ class Tiers:
             return
         self._queue = asyncio.Queue(WAITING)
         self._threads = Threads(1, "cache")
-        self._writer = asyncio.get_running_loop().create_task(self._write(self._threads))
+        self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _abandon(self, outer: Tier) -> None:
         """Release the resources of an event loop that ended before `aclose`. Pending writes are lost."""
@@ -182,23 +198,47 @@ class Tiers:
         """Write `encode()` to the outer tier in the background. It runs in a thread; when it raises Unfit,
         nothing is written.
         """
+        self._queue_up(partial(self._put, key, encode, time() + ttl))
+
+    def _queue_up(self, write: Callable[[], Awaitable[None]]) -> None:
         if self._writer is None or monotonic() < self._retry_at:
             return
         try:
-            self._queue.put_nowait((key, encode, time() + ttl))
+            self._queue.put_nowait(write)
         except asyncio.QueueFull:
             self._counts["skipped"] += 1
 
-    async def _write(self, threads: Threads) -> None:
-        assert self.outer is not None
+    async def _put(self, key: bytes, encode: Callable[[], bytes], expires: float) -> None:
+        assert self.outer is not None  # or nothing is queued up
+        assert self._threads is not None
+        entry = await self._threads.run(self._encode_entry, key, encode, expires)
+        ttl = expires - time()
+        if ttl > 0:
+            await self.outer.put(address(key), entry, ttl)
+            self._record_success()
+
+    async def lock(self, key: bytes, seconds: float) -> str | None:
+        """Say to other processes that this one computes the value of a key, for at most `seconds`. Return
+        what `unlock` takes; "": another process computes it; None: nobody can be told. Raises nothing.
+        """
+        if not isinstance(self.outer, SupportsLocks) or self._writer is None or monotonic() < self._retry_at:
+            return None
+        try:
+            return await self.outer.lock(address(key), seconds)
+        except Exception as error:
+            self._record_failure(error)
+            return None
+
+    def unlock(self, key: bytes, token: str) -> None:
+        """End a lock in the background, after what was given to `keep` before."""
+        if isinstance(self.outer, SupportsLocks):
+            self._queue_up(partial(self.outer.unlock, address(key), token))
+
+    async def _write(self) -> None:
         while True:
-            key, encode, expires = await self._queue.get()
+            write = await self._queue.get()
             try:
-                entry = await threads.run(self._encode_entry, key, encode, expires)
-                ttl = expires - time()
-                if ttl > 0:
-                    await self.outer.put(address(key), entry, ttl)
-                    self._record_success()
+                await write()
             except Unfit:
                 self._counts["unfit"] += 1
             except Exception as error:

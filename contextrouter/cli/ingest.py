@@ -25,6 +25,7 @@ from contextrouter.ingest import Leftover, Report, forget, leftovers, run, watch
 from contextrouter.ingest.jobs import OnProgress
 from contextrouter.router import ContextRouter
 from contextrouter.serialization import plain
+from contextrouter.settings.ingestion import MOST_WORKERS
 
 MOST_LISTED = 20
 """Documents of each kind of change that a dry run names."""
@@ -66,6 +67,17 @@ Wait = Annotated[
         "--wait", metavar="SECONDS", min=0.0, help="How long to wait while another run fills the store."
     ),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=0,
+        max=MOST_WORKERS,
+        help="Processes that prepare and store documents; 0: this one. Default: `[ingest] workers`.",
+        show_default=False,
+    ),
+]
 
 
 @command
@@ -78,15 +90,16 @@ async def ingest(
     watching: Watch = False,
     every: Every = 2.0,
     wait: Wait = 60.0,
+    workers: Workers = None,
     origins: Forget = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Bring stores in line with their sources: the ingestion jobs of the settings. Only what changed is
     processed.
     """
-    if origins and (names or rebuild or watching or remove):
+    if origins and (names or rebuild or watching or remove or workers is not None):
         raise SettingsError(
-            "--forget runs no job; leave out the names of jobs, --rebuild, --remove and --watch."
+            "--forget runs no job; leave out the names of jobs, --rebuild, --remove, --watch and --workers."
         )
     if watching and (rebuild or dry_run or remove):
         raise SettingsError("--watch stores what changes; leave out --rebuild, --remove and --dry-run.")
@@ -96,7 +109,9 @@ async def ingest(
             show_removed(removed, dry_run=dry_run, as_json=as_json)
             return OK
         if watching:
-            return await keep_up(router, names or (), every=every, wait=wait, as_json=as_json)
+            return await keep_up(
+                router, names or (), every=every, wait=wait, workers=workers, as_json=as_json
+            )
         with bar(quiet=as_json) as progress:
             reports = await run(
                 router,
@@ -105,6 +120,7 @@ async def ingest(
                 dry_run=dry_run,
                 remove=remove,
                 wait=wait,
+                workers=workers,
                 progress=progress,
             )
         await warn_of_leftovers(router)
@@ -113,11 +129,17 @@ async def ingest(
 
 
 async def keep_up(
-    router: ContextRouter, names: Sequence[str], *, every: float, wait: float, as_json: bool
+    router: ContextRouter,
+    names: Sequence[str],
+    *,
+    every: float,
+    wait: float,
+    workers: int | None = None,
+    as_json: bool,
 ) -> int:
     """Run jobs whenever their source changes, and print their reports, until the command is interrupted."""
     with suppress(asyncio.CancelledError):  # Ctrl-C is how this ends
-        async with aclosing(watch(router, names, every=every, wait=wait)) as changes:
+        async with aclosing(watch(router, names, every=every, wait=wait, workers=workers)) as changes:
             async for reports in changes:
                 print_reports(reports, dry_run=False, as_json=as_json)
     return OK

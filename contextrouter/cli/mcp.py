@@ -9,7 +9,7 @@ import typer
 
 from contextrouter.cli import options, stdout, terminal
 from contextrouter.cli.exit_codes import OK, command
-from contextrouter.cli.serve import Host, Port, check_server_packages, keep_secrets
+from contextrouter.cli.serve import Host, Port, check_server_packages
 from contextrouter.errors import MissingDependency, RequestRefused
 
 Http = Annotated[
@@ -46,15 +46,14 @@ async def mcp(
     from contextrouter.server.mcp_server.tools import serve_stdio
 
     router = options.open_router(settings)
-    serve_settings = router.settings.serve
-    logs.configure(serve_settings.log_format, router.settings.secrets)
+    reloaded = logs.configure_for(router)
     if http:
         await serve(
             router,
             host=host,
             port=port,
             listening=lambda address: terminal.say((f"{address}/mcp", "bold")),
-            reloaded=keep_secrets(router),
+            reloaded=reloaded,
             agents_only=True,
         )
     else:

@@ -66,6 +66,17 @@ class SupportsUpsert(Protocol):
 
 
 @runtime_checkable
+class SupportsFingerprintPages(Protocol):
+    """A store that lists its fingerprints page by page, so that ingestion compares millions of documents
+    without holding them in memory. Such a store `SupportsUpsert`, too.
+    """
+
+    def fingerprint_pages(self) -> AsyncIterator[Sequence[tuple[str | None, str, str]]]:
+        """Yield the (tenant, id, fingerprint) of every document, each once, some thousand at a time."""
+        ...
+
+
+@runtime_checkable
 class SupportsModel(Protocol):
     """A store that notes which embedder's model filled it, and refuses the vectors of another."""
 

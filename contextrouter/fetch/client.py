@@ -19,6 +19,7 @@ from contextrouter.fetch.options import FetchOptions, secret_parts
 from contextrouter.fetch.response import Fetched, FetchFailed, FetchLate, FetchRequest, parse_retry_after
 from contextrouter.fetch.robots_cache import RobotsCache
 from contextrouter.fetch.ssrf import check_url, origin
+from contextrouter.fetch.trace_context import traceparent
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.threads import Threads
 
@@ -290,7 +291,8 @@ class Fetcher:
             return {}
         scheme, host, port = home
         default = port == (443 if scheme == "https" else 80)
-        return {**self.options.authorization(host, port, default), **request.headers}
+        trace = {"traceparent": traceparent.get()} if traceparent.get() else {}
+        return {**trace, **self.options.authorization(host, port, default), **request.headers}
 
     def _redirect_target(self, request: FetchRequest, url: str, response: HttpResponse) -> str:
         if request.method != "GET":

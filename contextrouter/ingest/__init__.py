@@ -1,5 +1,6 @@
 """Ingestion fills a store from a source: crawl, transform, embed, upsert. It repeats only what changed."""
 
+from contextrouter.ingest.bulk_load import SupportsBulkLoad
 from contextrouter.ingest.document_versions import SupportsVersions
 from contextrouter.ingest.forgetting import Removal, RemovedDocument, forget_documents
 from contextrouter.ingest.job import ingest
@@ -13,6 +14,7 @@ from contextrouter.ingest.report import (
     SupportsSize,
 )
 from contextrouter.ingest.run_records import SupportsRuns
+from contextrouter.ingest.runners.protocol import SupportsManyWriters
 from contextrouter.ingest.store_lock import SupportsTurns
 from contextrouter.ingest.survey import SupportsSurvey
 from contextrouter.ingest.watch import watch
@@ -22,8 +24,10 @@ __all__ = [
     "Removal",
     "RemovedDocument",
     "Report",
+    "SupportsBulkLoad",
     "SupportsClear",
     "SupportsEmptyFolders",
+    "SupportsManyWriters",
     "SupportsNotRead",
     "SupportsProblems",
     "SupportsRebuild",

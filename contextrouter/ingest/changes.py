@@ -16,13 +16,12 @@ from contextrouter.ingest.document_versions import (
     content_fingerprint,
     format_fingerprint,
     list_documents,
-    read_versions,
     recipe_digest,
 )
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.preparation import apply_labels, configuration, fingerprint
 from contextrouter.ingest.report import Progress
-from contextrouter.ingest.stored_fingerprints import StoredFingerprints
+from contextrouter.ingest.stored_fingerprints import StoredFingerprints, StoredVersions
 from contextrouter.ingest.storing import surrogate_in
 from contextrouter.ingest.survey import survey, surveying
 from contextrouter.model import Document
@@ -40,8 +39,8 @@ class Change(NamedTuple):
 class Changes:
     """The comparison of a source with the store.
 
-    `source_documents` are the (tenant, id) of all documents that the source listed. `failure` is the
-    exception with which the source stopped before its end.
+    It notes in `stored` all documents that the source listed. `failure` is the exception with which the
+    source stopped before its end.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Changes:
         self.surveyors = surveying(plugins.transforms)
         self.configuration = configuration(plugins.transforms, plugins.embedder, plugins.store.vector_legs)
         self.recipe = recipe_digest(self.configuration, options.labels)
-        self.source_documents: set[tuple[str | None, str]] = set()
         self.failure: Exception | None = None
 
     async def survey(self) -> None:
@@ -64,18 +62,17 @@ class Changes:
 
         If the source fails, this ends without an exception, and `failure` has it.
         """
-        versions: dict[str, str] = {}
-        tenants: dict[str, str | None] = {}
-        if isinstance(self.source, SupportsVersions) and not self.options.rebuild and not self.surveyors:
-            stored = await self.stored.load_all()
-            versions, tenants = read_versions(stored, self.options.origin, self.recipe)
-        listing = list_documents(self.source, versions)
+        versions = StoredVersions(self.stored, self.options.origin, self.recipe)
+        comparable = not self.options.rebuild and not self.surveyors
+        if comparable and isinstance(self.source, SupportsVersions):
+            await self.stored.load_all()
+        listing = list_documents(self.source, versions if comparable else {})
         try:
             while (listed := await self._next(listing)) is not None:
                 self.report.read += 1
                 id, version, document = listed
                 if document is None:
-                    self.source_documents.add((tenants[id], self._id_in_store(id)))
+                    self.stored.add_listed(versions.tenant(id), self._id_in_store(id))
                     self.report.unchanged += 1
                 elif (change := await self._compare(document, version)) is not None:
                     yield change
@@ -99,16 +96,15 @@ class Changes:
         labelled = self._label(document)
         if labelled is None or not self._see(labelled):
             return None
-        stored = await self.stored.load(labelled.tenant or None)
+        await self.stored.load(labelled.tenant or None)
         content = self._fingerprint(labelled)
         if content is None:
             return None
-        if content_fingerprint(stored.get(labelled.id, "")) == content and not self.options.rebuild:
+        before = self.stored.fingerprint(labelled.tenant, labelled.id)
+        if content_fingerprint(before or "") == content and not self.options.rebuild:
             self.report.unchanged += 1
             return None
-        return Change(
-            labelled, format_fingerprint(content, self.recipe, version), stored=labelled.id in stored
-        )
+        return Change(labelled, format_fingerprint(content, self.recipe, version), stored=before is not None)
 
     def _label(self, document: Document) -> Document | None:
         """Return the document with the labels of the job and its id in the store."""
@@ -117,7 +113,7 @@ class Changes:
             return None
         id = self._id_in_store(document.id)
         if flaw := surrogate_in(document):
-            self.source_documents.add((document.tenant or None, id))  # it exists: its stored version stays
+            self.stored.add_listed(document.tenant, id)  # it exists: its stored version stays
             self.report.skip(id.encode("utf-8", "backslashreplace").decode(), flaw)
             return None
         try:
@@ -129,12 +125,10 @@ class Changes:
 
     def _see(self, document: Document) -> bool:
         """Note that the source lists the document. False if it listed the id before."""
-        key = (document.tenant or None, document.id)
-        if key in self.source_documents:
-            self.report.skip(document.id, "was listed twice; the first one was taken")
-            return False
-        self.source_documents.add(key)
-        return True
+        if self.stored.add_listed(document.tenant, document.id):
+            return True
+        self.report.skip(document.id, "was listed twice; the first one was taken")
+        return False
 
     def _fingerprint(self, document: Document) -> str | None:
         try:

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from contextrouter.contracts import Embedder, Entry, SupportsModel, SupportsVectors
+from contextrouter.contracts import Entry, SupportsModel, SupportsVectors
 from contextrouter.errors import IngestError
+from contextrouter.ingest.document_queue import PreparedDocument
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.preparation import leg_text
 from contextrouter.ingest.report import Report
-from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.model import Document, Vector
 from contextrouter.runtime.plugin_calls import containment
 
@@ -25,11 +25,8 @@ VectorsByText = Mapping[tuple[str, str], Vector]
 class ChunkVectors:
     """The embedder of a job, and the vectors that the store already has."""
 
-    def __init__(
-        self, plugins: JobPlugins, options: JobOptions, stored: StoredFingerprints, report: Report
-    ) -> None:
+    def __init__(self, plugins: JobPlugins, options: JobOptions) -> None:
         self.store, self.embedder, self.options = plugins.store, plugins.embedder, options
-        self.stored, self.report = stored, report
 
     async def announce_model(self) -> None:
         """Tell the store which model makes the vectors, so that it can refuse vectors of another model."""
@@ -43,9 +40,13 @@ class ChunkVectors:
                 f"The store does not take vectors of {self.embedder.model!r}: {error}"
             ) from error
 
-    async def embed(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return the entries with one vector per chunk and vector leg."""
-        vectors = await self._embed_legs(entries)
+    async def embed(self, documents: Sequence[PreparedDocument], report: Report) -> list[Entry]:
+        """Return the entries of the documents with one vector per chunk and vector leg. The report counts the
+        texts that were embedded.
+        """
+        entries = [document.entry for document in documents if document.entry]
+        changed = [document.change.document for document in documents if document.change.stored]
+        vectors = await self._embed_legs(entries, changed, report)
         result: list[Entry] = []
         start = 0
         for entry in entries:
@@ -55,24 +56,23 @@ class ChunkVectors:
             start = stop
         return result
 
-    async def _embed_legs(self, entries: Sequence[Entry]) -> Mapping[str, Sequence[Vector | None]]:
+    async def _embed_legs(
+        self, entries: Sequence[Entry], changed: Sequence[Document], report: Report
+    ) -> Mapping[str, Sequence[Vector | None]]:
         """Return leg -> the vectors of all chunks, in their order."""
         if self.embedder is None:
             return {}
         chunks = [chunk for entry in entries for chunk in entry.chunks]
-        stored = await self._load_vectors(entries, self.embedder.model)
-        return {
-            leg: await self._embed_leg(self.embedder, leg, chunks, stored) for leg in self.store.vector_legs
-        }
+        stored = await self._load_vectors(changed, self.embedder.model)
+        return {leg: await self._embed_leg(leg, chunks, stored, report) for leg in self.store.vector_legs}
 
-    async def _load_vectors(self, entries: Sequence[Entry], model: str) -> VectorsByText:
+    async def _load_vectors(self, documents: Sequence[Document], model: str) -> VectorsByText:
         """Return the vectors that the store holds for the earlier versions of these documents."""
         if self.options.rebuild or not model or not isinstance(self.store, SupportsVectors):
             return {}
         changed: dict[str | None, list[str]] = {}
-        for document in (entry.document for entry in entries):
-            if document.id in self.stored.by_tenant.get(document.tenant or None, ()):
-                changed.setdefault(document.tenant or None, []).append(document.id)
+        for document in documents:
+            changed.setdefault(document.tenant or None, []).append(document.id)
         vectors: dict[tuple[str, str], Vector] = {}
         for tenant, ids in changed.items():
             try:
@@ -90,9 +90,10 @@ class ChunkVectors:
         return vectors
 
     async def _embed_leg(
-        self, embedder: Embedder, leg: str, chunks: Sequence[Document], stored: VectorsByText
+        self, leg: str, chunks: Sequence[Document], stored: VectorsByText, report: Report
     ) -> list[Vector | None]:
         """Return one vector per chunk; None if the leg has no text. A call embeds at most `batch` texts."""
+        assert self.embedder is not None
         texts = [leg_text(leg, chunk) for chunk in chunks]
         vectors = [stored.get((leg, text)) if text else None for text in texts]
         positions = [index for index, text in enumerate(texts) if text and vectors[index] is None]
@@ -100,7 +101,7 @@ class ChunkVectors:
             part = positions[start : start + self.options.batch]
             try:
                 with containment():
-                    embeddings = await embedder.embed([texts[index] or "" for index in part])
+                    embeddings = await self.embedder.embed([texts[index] or "" for index in part])
             except Exception as error:  # earlier batches stay stored; nothing is removed
                 document = chunks[part[0]].parent or ""
                 raise IngestError(
@@ -111,7 +112,7 @@ class ChunkVectors:
                     f"The embedder returned {len(embeddings)} vectors for {len(part)} texts; it must return"
                     " one each."
                 )
-            self.report.embedded += len(embeddings)
+            report.embedded += len(embeddings)
             for index, vector in zip(part, embeddings, strict=True):
                 vectors[index] = vector
         return vectors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError
@@ -16,16 +16,12 @@ _Ids = Mapping[str | None, Sequence[str]]
 
 
 async def delete_vanished(
-    plugins: JobPlugins,
-    options: JobOptions,
-    stored: StoredFingerprints,
-    source_documents: Set[tuple[str | None, str]],
-    report: Report,
+    plugins: JobPlugins, options: JobOptions, stored: StoredFingerprints, report: Report
 ) -> None:
     """Delete the documents of this origin that the source did not list, under every tenant.
 
     Call this only after the source was read to its end. Documents that the source could not read stay.
-    `source_documents` are the (tenant, id) that the source listed. A job that names a tenant keeps nothing
+    `stored` knows which of them the source listed. A job that names a tenant keeps nothing
     under another one: what an earlier version of the job stored there would stay visible. A dry run only
     lists the documents.
 
@@ -34,24 +30,15 @@ async def delete_vanished(
     documents under a tenant that the job no longer names. Nor do documents go of a folder that is empty now.
     """
     unread = _Unread(plugins, options)
-    prefix = f"{options.origin}:"
-    every = {
-        tenant: [id for id in fingerprints if id.startswith(prefix)]
-        for tenant, fingerprints in (await stored.load_all()).items()
-    }
-    vanished: _Ids = {
-        tenant: [id for id in ids if (tenant, id) not in source_documents and not unread.includes(tenant, id)]
-        for tenant, ids in every.items()
-    }
+    await stored.load_all()
+    gone: dict[str | None, list[str]] = {}
+    for tenant, id in stored.documents(options.origin, listed=False):
+        if not unread.includes(tenant, id):
+            gone.setdefault(tenant, []).append(id)
     named = options.labels.get("tenant")
-    vanished = _without_emptied(plugins, options, vanished, named, report)
+    vanished = _without_emptied(plugins, options, gone, named, report)
     doubted = {tenant for tenant in vanished if named in (None, tenant)}
-    doubt = _doubt(
-        {tenant: every[tenant] for tenant in doubted},
-        {tenant: vanished[tenant] for tenant in doubted},
-        source_documents,
-        options,
-    )
+    doubt = _doubt({tenant: vanished[tenant] for tenant in doubted}, stored, options)
     if doubt:
         report.skip(options.origin, doubt)
     for tenant, ids in vanished.items():
@@ -89,22 +76,22 @@ def _without_emptied(
     return remaining
 
 
-def _doubt(
-    every: _Ids, vanished: _Ids, source_documents: Set[tuple[str | None, str]], options: JobOptions
-) -> str:
+def _doubt(vanished: _Ids, stored: StoredFingerprints, options: JobOptions) -> str:
     """Return why so much is not removed, and how to confirm; "" if it may be removed.
 
     A document that is listed under another tenant is not lost. New documents count, too: a folder that was
     only renamed has as many as it loses.
     """
-    listed = {id for _, id in source_documents}
-    lost = {id for ids in vanished.values() for id in ids} - listed
-    stored = {id for ids in every.values() for id in ids}
-    total = len(stored | listed)
+    lost = {id for ids in vanished.values() for id in ids if not stored.is_listed(id)}
     if options.remove or not lost:
         return ""
-    if not listed:
-        reason = f"the source lists no document, and the store has {len(stored)}"
+    named = options.labels.get("tenant")
+    tenants = None if named is None else [named]
+    total = stored.count_all(options.origin, tenants)
+    if not stored.count_listed():
+        reason = (
+            f"the source lists no document, and the store has {stored.count_stored(options.origin, tenants)}"
+        )
     elif len(lost) > options.remove_at_most * total:
         reason = (
             f"{len(lost)} of {total} documents would go, because the source no longer has them: more than"

@@ -46,26 +46,6 @@ def content_fingerprint(stored: str) -> str:
     return stored.partition(".")[0]
 
 
-def read_versions(
-    stored: Mapping[str | None, Mapping[str, str]], origin: str, recipe: str
-) -> tuple[dict[str, str], dict[str, str | None]]:
-    """Return id -> version, and id -> tenant, of the stored documents of an origin that have this recipe.
-
-    A document that two tenants have is left out: its version does not tell whose it is.
-    """
-    versions: dict[str, str] = {}
-    tenants: dict[str, str | None] = {}
-    duplicates: set[str] = set()
-    for tenant, fingerprints in stored.items():
-        for stored_id, fingerprint in fingerprints.items():
-            prefix, _, id = stored_id.partition(":")
-            parts = fingerprint.split(".")
-            if prefix == origin and len(parts) == 3 and parts[1] == recipe:
-                duplicates |= {id} & tenants.keys()
-                versions[id], tenants[id] = parts[2], tenant
-    return {id: version for id, version in versions.items() if id not in duplicates}, tenants
-
-
 async def list_documents(source: SupportsCrawl, versions: Mapping[str, str]) -> AsyncGenerator[Listed, None]:
     """Yield every document of a source, without content where its version is the one in `versions`.
 

@@ -1,4 +1,4 @@
-"""One run of an ingestion job: a pipeline of reader, workers and storer that fills a store from a source.
+"""One run of an ingestion job: a pipeline of reader and runner that fills a store from a source.
 
 Documents are stored under `origin:id`, so several sources can fill one store. A run stores new and changed
 documents batch by batch. It deletes what the source no longer has only after it has read the whole source. It
@@ -8,32 +8,24 @@ it recognises by their fingerprints the documents that are stored already.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, closing
 from datetime import UTC, datetime
 
-from contextrouter.contracts import Embedder, Entry, SupportsCrawl, SupportsUpsert, Transform
+from contextrouter.contracts import Embedder, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import IngestError
+from contextrouter.ingest.bulk_load import begin_load, loading
 from contextrouter.ingest.changes import Change, Changes
 from contextrouter.ingest.chunk_vectors import ChunkVectors
 from contextrouter.ingest.deletion import delete_vanished
-from contextrouter.ingest.document_queue import (
-    AHEAD,
-    CharacterBudget,
-    DocumentQueue,
-    End,
-    Flush,
-    PreparedDocument,
-    prepare_document,
-)
 from contextrouter.ingest.entity_vectors import embed_entities
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Progress, Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.run_records import record_run
+from contextrouter.ingest.runners.local import LocalRunner
+from contextrouter.ingest.runners.protocol import Runner
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
-from contextrouter.ingest.storing import Storing
 from contextrouter.runtime.plugin_calls import containment
 
 
@@ -79,45 +71,40 @@ async def ingest(
     run = JobRun(plugins, options, progress)
     if dry_run:
         return await run.execute()
-    async with turn(store, origin, wait):
+    async with turn(store, origin, wait), loading(store, origin):
         return await run.execute()
 
 
 class JobRun:
-    """The state of one run.
-
-    Three tasks run at the same time. The reader compares the source with the store; workers chunk and enrich
-    the documents that changed; the storer embeds and stores them, batch by batch, in the order of the source.
-    Each waits when the next one is behind.
-    """
+    """The state of one run: a reader compares the source with the store, and a runner stores the changes."""
 
     def __init__(
-        self, plugins: JobPlugins, options: JobOptions, progress: Callable[[Report], None] | None = None
+        self,
+        plugins: JobPlugins,
+        options: JobOptions,
+        progress: Callable[[Report], None] | None = None,
+        runner: Runner | None = None,
     ) -> None:
         self.plugins, self.options = plugins, options
         self.progress = Progress(progress)
         self.report = self.progress.report
+        self.runner: Runner = runner or LocalRunner(plugins, options)
         self.stored = StoredFingerprints(plugins.store)
         self.changes = Changes(plugins, options, self.stored, self.progress)
-        self.vectors = ChunkVectors(plugins, options, self.stored, self.report)
-        self.storing = Storing(plugins.store, self.report)
-        self.budget = CharacterBudget()
-        self.ready: list[PreparedDocument] = []
 
     async def execute(self) -> Report:
         """Store what is new or changed in the source, delete what the source no longer has, and embed the
         entities of the facts.
         """
         start = datetime.now(UTC)
-        if isinstance(self.plugins.source, SupportsSize):
-            self.report.total = await _size(self.plugins.source)
-        await self.vectors.announce_model()
-        await self.stored.load(self.options.labels.get("tenant"))
-        await self.changes.survey()
-        await self._store_changes()
-        await delete_vanished(
-            self.plugins, self.options, self.stored, self.changes.source_documents, self.report
-        )
+        with closing(self.stored):
+            if isinstance(self.plugins.source, SupportsSize):
+                self.report.total = await _size(self.plugins.source)
+            await ChunkVectors(self.plugins, self.options).announce_model()
+            await self.stored.load(self.options.labels.get("tenant"))
+            await self.changes.survey()
+            await self._store_changes()
+            await delete_vanished(self.plugins, self.options, self.stored, self.report)
         await embed_entities(self.plugins, self.options, self.report)
         if not self.report.in_doubt:  # else the store is not known to be in line with the source
             await record_run(self.plugins, self.options, start)
@@ -125,14 +112,11 @@ class JobRun:
         return self.report
 
     async def _store_changes(self) -> None:
-        """Run the pipeline to its end. Raises IngestError when the source fails; nothing is deleted then."""
-        queue: DocumentQueue = asyncio.Queue(AHEAD)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._store(queue))
-                await self._read(queue, group)
-        except* IngestError as failures:
-            raise failures.exceptions[0] from failures.exceptions[0].__cause__
+        """Have the runner store every change. Raises IngestError when the source fails; nothing is deleted
+        then.
+        """
+        async with aclosing(self._read()) as changes:
+            await self.runner.run(changes, self.progress)
         origin, source, failure = self.options.origin, self.plugins.source, self.changes.failure
         if isinstance(source, SupportsProblems):
             for problem in source.problems:
@@ -141,81 +125,28 @@ class JobRun:
             self.report.not_read = dict(source.not_read)
         if failure is not None:
             raise IngestError(
-                f"Source {origin!r} broke off after {len(self.changes.source_documents)} documents, nothing"
-                f" was removed: {failure}"
+                f"Source {origin!r} broke off after {self.stored.count_listed()} documents, nothing was"
+                f" removed: {failure}"
             ) from failure
 
-    # The reader
-
-    async def _read(self, queue: DocumentQueue, group: asyncio.TaskGroup) -> None:
-        """Start a worker for every document that is new or changed."""
+    async def _read(self) -> AsyncGenerator[Change, None]:
+        """Yield the changes. Before the first one the store learns how many may come."""
+        announced = self.options.dry_run
         async with aclosing(self.changes.read()) as changes:
             async for change in changes:
-                await self._start_worker(change, queue, group)
-        await queue.put(End())
+                if not announced:
+                    announced = True
+                    await begin_load(self.plugins.store, self._expected())
+                yield change
 
-    async def _start_worker(self, change: Change, queue: DocumentQueue, group: asyncio.TaskGroup) -> None:
-        length = len(change.document.content)
-        if not self.budget.fits(length):
-            await queue.put(Flush())
-        await self.budget.acquire(length)
-        await queue.put(group.create_task(prepare_document(change, self.plugins.transforms)))
+    def _expected(self) -> int | None:
+        """Return how many documents are new at most, if the source knows how many it has; all in a rebuild.
 
-    # The storer
-
-    async def _store(self, queue: DocumentQueue) -> None:
-        """Store the documents in their order, whenever a batch is full or the reader says so."""
-        while True:
-            message = await queue.get()
-            if isinstance(message, asyncio.Task):
-                self._add(await message)
-                chunks = (max(1, len(document.entry.chunks)) for document in self.ready if document.entry)
-                if sum(chunks) >= self.options.batch:
-                    await self._flush()
-                continue
-            await self._flush()
-            if isinstance(message, End):
-                return
-
-    def _add(self, prepared: PreparedDocument) -> None:
-        """Add a document to the next batch, unless it failed."""
-        document = prepared.change.document
-        for problem in [prepared.failure] if prepared.failure else prepared.problems:
-            self.report.skip(document.id, problem)
-        if prepared.entry is None:
-            self.budget.release(len(document.content))
-        else:
-            self.ready.append(prepared)
-
-    async def _flush(self) -> None:
-        """Embed and store the batch, then count it."""
-        batch, self.ready = self.ready, []
-        entries = [prepared.entry for prepared in batch if prepared.entry]
-        if not entries:
-            return
-        refused: Collection[Entry] = ()
-        if not self.options.dry_run:
-            entries = await self.vectors.embed(entries)
-            refused = await self.storing.store_batch(entries)
-        ids = {(entry.document.tenant, entry.document.id) for entry in refused}
-        for prepared in batch:
-            self.budget.release(len(prepared.change.document.content))
-            if prepared.entry and (prepared.entry.document.tenant, prepared.entry.document.id) not in ids:
-                self._count(prepared)
-        self.progress.send()
-
-    def _count(self, prepared: PreparedDocument) -> None:
-        """Add one document to the report."""
-        report, change = self.report, prepared.change
-        report.documents += 1
-        report.changed += change.stored
-        report.added += not change.stored
-        report.tokens += prepared.tokens
-        if prepared.entry:
-            report.chunks += len(prepared.entry.chunks)
-            report.facts += len(prepared.entry.facts)
-        if self.options.dry_run:
-            report.changes.append(("changed" if change.stored else "added", change.document.id))
+        How many of those stored have changed shows only when they are read.
+        """
+        if self.report.total is None or self.options.rebuild:
+            return self.report.total
+        return max(0, self.report.total - self.stored.count_stored(self.options.origin))
 
 
 async def _size(source: SupportsSize) -> int | None:

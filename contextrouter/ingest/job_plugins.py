@@ -48,6 +48,10 @@ class Wiring:
         if not isinstance(source, SupportsCrawl):
             message = f"{job.source!r} cannot list its documents; name a source that can, or a path."
             raise SettingsError([self.settings.problem(f"ingest.{name}.from", message)])
+        return await self.filling(name, job, source)
+
+    async def filling(self, name: str, job: Job, source: SupportsCrawl) -> JobPlugins:
+        """Return the plugins that fill the store of a job from an open source."""
         store = await self.plugin(self.settings.providers[job.to])
         if not isinstance(store, SupportsUpsert):
             message = f"provider {job.to!r} cannot be filled; name a store such as `sqlite`."

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsCrawl, SupportsUpsert
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
+from contextrouter.ingest.bulk_load import loading
 from contextrouter.ingest.job import JobRun
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.preparation import LABELS
 from contextrouter.ingest.report import Report
+from contextrouter.ingest.runners.choice import Runners
 from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.router import ContextRouter
@@ -52,6 +54,7 @@ async def run(
     remove: bool = False,
     batch: int = 64,
     wait: float = 60.0,
+    workers: int | None = None,
     progress: OnProgress | None = None,
 ) -> dict[str, Report]:
     """Run the `[ingest.<name>]` jobs called `names` (none: all), in the order of the settings, and return a
@@ -61,7 +64,8 @@ async def run(
     jobs of a store run, it begins with an empty store, so the embedder can be changed; a store that
     `SupportsRebuild` answers with its former content until the new one is whole. `dry_run` embeds and stores
     nothing. `remove` confirms that the sources no longer have most of their documents, or any; without it
-    such a run removes nothing. If another run fills a store, this one waits up to `wait` seconds.
+    such a run removes nothing. If another run fills a store, this one waits up to `wait` seconds. `workers`
+    is how many processes prepare and store documents (0: this one); None: those of the settings.
 
     Raises SettingsError for a name, source or store that does not fit; IngestError if a source, embedder or
     store fails.
@@ -69,34 +73,33 @@ async def run(
     how: dict[str, Any] = {"rebuild": rebuild, "dry_run": dry_run, "remove": remove, "batch": batch}
     if not isinstance(router, ContextRouter):
         async with ContextRouter.from_toml(router) as open_router:
-            return await run(open_router, names, wait=wait, progress=progress, **how)
+            return await run(open_router, names, wait=wait, workers=workers, progress=progress, **how)
     await router.open()
     jobs = select_jobs(router, names)
     reports: dict[str, Report] = {}
     async with AsyncExitStack() as stack:
         wiring = Wiring(router, stack)
         plugins = {name: await wiring.plugins(name, job) for name, job in jobs.items()}
+        runners = Runners(router, stack, workers)
+        runners.check(jobs, plugins)
         stores = {job.to: plugins[name].store for name, job in jobs.items()}
         if not dry_run:
             for name, store in sorted(stores.items()):
                 await stack.enter_async_context(turn(store, name, wait))
+                await stack.enter_async_context(loading(store, name))
         if rebuild and not dry_run:
             stores = await _begin_anew(router, jobs, plugins, stack, remove=remove)
         for name, job in jobs.items():
-            options = JobOptions(
-                origin=job.origin or name,
-                job=name,
-                labels={label: value for label in LABELS if (value := getattr(job, label))},
-                remove_at_most=router.settings.ingestion.remove_at_most,
-                **how,
-            )
+            options = _job_options(name, job, remove_at_most=router.settings.ingestion.remove_at_most, **how)
             filling = plugins[name]._replace(store=stores[job.to])
-            reports[name] = await JobRun(filling, options, _job_progress(progress, name)).execute()
+            runner = await runners.runner(name, job, filling, options)
+            reports[name] = await JobRun(filling, options, _job_progress(progress, name), runner).execute()
     return reports
 
 
-def _labels_of(job: Job) -> dict[str, str]:
-    return {label: value for label in LABELS if (value := getattr(job, label))}
+def _job_options(name: str, job: Job, **how: Any) -> JobOptions:
+    labels = {label: value for label in LABELS if (value := getattr(job, label))}
+    return JobOptions(origin=job.origin or name, job=name, labels=labels, **how)
 
 
 def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
@@ -166,8 +169,9 @@ async def _rebuilt(name: str, store: SupportsRebuild) -> AsyncIterator[SupportsU
 
 async def _check_not_empty(name: str, origin: str, plugins: JobPlugins) -> None:
     """Raise IngestError if the source lists nothing and the store has documents of it."""
-    stored = await StoredFingerprints(plugins.store).load_all()
-    total = sum(id.startswith(f"{origin}:") for ids in stored.values() for id in ids)
+    with closing(StoredFingerprints(plugins.store)) as stored:
+        await stored.load_all()
+        total = sum(1 for _ in stored.documents(origin))
     if total and not await _lists_any(plugins.source):
         raise IngestError(
             f"Source {name!r} lists no document, and the store has {total} of it; nothing was removed. If"

@@ -30,11 +30,11 @@ _LISTS = ("path", "keywords", "labels", "links")
 class Storing:
     """Stores batches, and knows how often the store refused one document after the other."""
 
-    def __init__(self, store: SupportsUpsert, report: Report) -> None:
-        self.store, self.report = store, report
+    def __init__(self, store: SupportsUpsert) -> None:
+        self.store = store
         self._in_a_row = 0
 
-    async def store_batch(self, entries: Sequence[Entry]) -> list[Entry]:
+    async def store_batch(self, entries: Sequence[Entry], report: Report) -> list[Entry]:
         """Store the entries, and return those that the store refused, each of them with a line in the report.
 
         A batch that is refused is stored document by document. If the store takes none of several, or refuses
@@ -57,7 +57,7 @@ class Storing:
             message = f"The store refused {start!r} to {stop!r}: {failure}"
             raise IngestError(message, document=start) from failure
         for entry, error in refused:
-            self.report.skip(entry.document.id, f"the store refused it: {error}")
+            report.skip(entry.document.id, f"the store refused it: {error}")
         return [entry for entry, _ in refused]
 
     async def _upsert(self, entries: Sequence[Entry]) -> Exception | None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from contextrouter.contracts import SupportsVersion
 from contextrouter.errors import IngestError
@@ -27,6 +28,7 @@ async def watch(
     every: float = 2.0,
     batch: int = 64,
     wait: float = 60.0,
+    workers: int | None = None,
     progress: OnProgress | None = None,
 ) -> AsyncGenerator[dict[str, Report], None]:
     """Run the jobs, then run each again when its source changes; yield the reports each time. Never ends by
@@ -42,7 +44,7 @@ async def watch(
     if not isinstance(router, ContextRouter):
         async with ContextRouter.from_toml(router) as open_router:
             async for reports in watch(
-                open_router, names, every=every, batch=batch, wait=wait, progress=progress
+                open_router, names, every=every, batch=batch, wait=wait, workers=workers, progress=progress
             ):
                 yield reports
         return
@@ -53,7 +55,8 @@ async def watch(
         versions = await _versions(router, jobs)
         due = [name for name, version in versions.items() if not version or done.get(name) != version]
         try:
-            reports = await run(router, due, batch=batch, wait=wait, progress=progress) if due else {}
+            options: dict[str, Any] = {"batch": batch, "wait": wait, "workers": workers}
+            reports = await run(router, due, progress=progress, **options) if due else {}
         except IngestError as error:
             _log.error("Run broke off, and is tried again in %g s: %s", every, error)
         else:

@@ -28,12 +28,15 @@ Status = Literal["ok", "partial", "timeout", "error", "skipped", "open"]
 
 
 class SourceReport(Noun, frozen=True, kw_only=True, gc=False):
-    """How one call ended. A failure is data. `elapsed` is in seconds."""
+    """How one call ended. A failure is data. `elapsed` is in seconds, and so is `started`, from the start of
+    the request.
+    """
 
     source: str
     leg: str
     query: str
     status: Status
+    started: float = 0.0
     elapsed: float = 0.0
     count: int = 0
     error: str = ""
@@ -55,6 +58,7 @@ def brief_coverage(reports: Sequence[SourceReport]) -> list[dict[str, Any]]:
     for calls in alike.values():
         together = calls[0].replace(
             query="",
+            started=0.0,
             elapsed=max(report.elapsed for report in calls),
             count=sum(report.count for report in calls),
             withheld=sum(report.withheld for report in calls),
@@ -139,6 +143,7 @@ class Step(Noun, frozen=True, kw_only=True):
     name: str
     elapsed: float
     live: int
+    started: float = 0.0  # seconds from the start of the request
     lost: Sequence[Envelope] = ()
     note: str = ""
     lost_facts: tuple[Fact, ...] = ()

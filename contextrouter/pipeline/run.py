@@ -91,7 +91,7 @@ class Run:
         self.request, self.deadline, self.engine, self.on_report = request, deadline, engine, on_report
         self.embedding = before.embedding if before else RequestEmbeddings(engine.embeddings)
         self.intent, self.reason = None, ""
-        self.trace = TraceBuilder()
+        self.trace: TraceBuilder = TraceBuilder(before.trace.origin if before else None)
         self.shadowed: list[RankedList] = []  # what shadow sources found
         self.now = engine.now()
         self.started = monotonic()
@@ -141,7 +141,12 @@ class Run:
         elif self.rag.calibrate and len(self.engine.sources) > 1:
             deadline = deadline.reserve(RANKING_SHARE, CALIBRATION_SECONDS)
         self.harvest = await fan_out(
-            self.plan, self.engine, deadline, on_report=self.on_report, embed=self.embedding
+            self.plan,
+            self.engine,
+            deadline,
+            on_report=self.on_report,
+            embed=self.embedding,
+            origin=self.trace.origin,
         )
         if shadows := self.engine.shadows:
             self.harvest, self.shadowed = take_out(self.harvest, shadows)

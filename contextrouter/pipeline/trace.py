@@ -22,16 +22,25 @@ NOTE_CHARACTERS = 300
 class TraceBuilder:
     """Collects the steps of one request."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: float | None = None) -> None:
+        """`origin` is when the request began, on the clock of `monotonic`; None: now."""
         self.steps: list[Step] = []
         self._since = monotonic()
+        self.origin = self._since if origin is None else origin
 
     def add(self, name: str, live: int = 0, lost: Sequence[Envelope] = (), **fields: Any) -> None:
         """Record a step that ends now, with `live` envelopes or hits. `fields` are other fields of the
         step.
         """
         now = monotonic()
-        step = Step(name=name, elapsed=now - self._since, live=live, lost=lost if len(lost) else (), **fields)
+        step = Step(
+            name=name,
+            started=self._since - self.origin,
+            elapsed=now - self._since,
+            live=live,
+            lost=lost if len(lost) else (),
+            **fields,
+        )
         self.steps.append(step)
         self._since = now
 

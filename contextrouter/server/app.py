@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.spans import caller_context
 from contextrouter.server import answer_endpoint, chat, cited_files, page, router_endpoints
 from contextrouter.server.cors import is_preflight
 from contextrouter.server.endpoints import OPENAI, Endpoint, Events, Exchange, ServerState, json_response
@@ -33,6 +34,7 @@ from contextrouter.server.logs import log, trace_id
 from contextrouter.server.logs import request_id as current
 from contextrouter.server.mcp_server.http import McpEndpoint, mcp_installed
 from contextrouter.server.openapi import DESCRIPTION
+from contextrouter.server.worker_share import ALONE, Worker
 
 GONE = 499
 """The status in the log when the client goes away before it has its answer."""
@@ -49,9 +51,14 @@ class Server(ServerState):
     """
 
     def __init__(
-        self, router: ContextRouter, before: Server | None = None, *, agents_only: bool = False
+        self,
+        router: ContextRouter,
+        before: Server | None = None,
+        *,
+        worker: Worker = ALONE,
+        agents_only: bool = False,
     ) -> None:
-        super().__init__(router, before)
+        super().__init__(router, before, worker)
         self.exchanges: dict[Exchange, asyncio.Task[Any]] = {}
         self._empty = asyncio.Event()
         self._empty.set()
@@ -119,7 +126,8 @@ class Server(ServerState):
             if is_preflight(request.method, request.headers):
                 response: web.StreamResponse = web.Response(status=204)
             else:
-                response = await self._answer(exchange)
+                with caller_context(request.headers):
+                    response = await self._answer(exchange)
             if not response.prepared:
                 self.add_headers(exchange, response)
                 status = await self._write(request, response)
@@ -218,6 +226,7 @@ class Server(ServerState):
         if not endpoint.limited:
             return await endpoint.handle(exchange)
         exchange.places.enter_context(self.limits.admit(exchange.caller))
+        await self.limits.take(exchange.caller)
         await exchange.read(endpoint)
         return await endpoint.handle(exchange)
 

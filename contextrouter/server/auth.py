@@ -1,4 +1,4 @@
-"""API keys, authentication, authorization and rate limits of callers.
+"""API keys, authentication and authorization of callers.
 
 A key is 256 random bits, so one round of SHA-256 protects it: a dictionary attack has nothing to try.
 Authentication fails closed. A server with keys refuses every request without one. A server without keys
@@ -12,24 +12,18 @@ import hmac
 import ipaddress
 import re
 import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from time import monotonic
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import msgspec
 
 from contextrouter.errors import SettingsError
-from contextrouter.pipeline.call_limits.slots import Slots
-from contextrouter.runtime.lru import Lru
 from contextrouter.scope import Scope
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.signed_tokens import SignedTokens
-from contextrouter.settings import AccessKey, Serve, Settings
+from contextrouter.settings import AccessKey, Settings
 
 PREFIX = "cr_"
-MOST_BUCKETS = 100_000
-"""Callers whose rate is kept; of more, the one that has not asked for longest begins anew."""
 FORWARDED = re.compile(
     r"forwarded|via|x-(?:original-)?forwarded.*|(?:x-|true-|cf-|fastly-)(?:real|client|connecting|cluster-client)-ip"
     r"|x-envoy-external-address",
@@ -195,72 +189,3 @@ def narrow_scope(caller: Caller, scope: Scope | None) -> Scope | None:
             "The scope asked for is wider than the API key's. Ask for less, or leave it out.",
         )
     return scope
-
-
-def make_slots(serve: Serve) -> Slots:
-    """Make the slots that limit how many questions run at once; the others wait.
-
-    A question is done sooner than if all ran at once. Its deadline counts from the moment it gets a slot.
-    """
-    return Slots(serve.max_running, serve.max_requests, "the router")
-
-
-class RequestLimits:
-    """Rate limits: the requests of each caller at once and in a minute, and those of all callers at once."""
-
-    def __init__(self, max_requests: int) -> None:
-        self.max_requests = max_requests
-        self._running = 0
-        self._running_by_caller: dict[str, int] = {}
-        # caller -> (budget, time of its last update); of those who bring tokens, there is no end
-        self._buckets: Lru[str, tuple[float, float]] = Lru(MOST_BUCKETS)
-
-    def enter(self, caller: Caller) -> None:
-        """Admit a request. Raises Refused (429, 503) with the seconds after which to retry."""
-        running = self._running_by_caller.get(caller.name, 0)
-        if self._running >= self.max_requests:
-            raise Refused(
-                503,
-                "overloaded",
-                "The server has as many requests as it takes at once.",
-                headers={"Retry-After": "1"},
-            )
-        if caller.max_requests is not None and running >= caller.max_requests:
-            detail = f"This caller may have {caller.max_requests} requests at once."
-            raise Refused(429, "too_many_at_once", detail, headers={"Retry-After": "1"})
-        self._take(caller)
-        self._running += 1
-        self._running_by_caller[caller.name] = running + 1
-
-    @contextmanager
-    def admit(self, caller: Caller) -> Iterator[None]:
-        """Admit a request for the length of a block. Raises Refused (429, 503)."""
-        self.enter(caller)
-        try:
-            yield
-        finally:
-            self.leave(caller)
-
-    def leave(self, caller: Caller) -> None:
-        """Count a request as ended."""
-        self._running -= 1
-        running = self._running_by_caller[caller.name] - 1
-        if running:
-            self._running_by_caller[caller.name] = running
-        else:
-            del self._running_by_caller[caller.name]
-
-    def _take(self, caller: Caller) -> None:
-        """Take one request from the token bucket of a caller."""
-        rate = caller.rate_per_minute
-        if not rate:
-            return
-        now = monotonic()
-        budget, since = self._buckets.get(caller.name) or (float(rate), now)
-        budget = min(float(rate), budget + (now - since) * rate / 60)
-        if budget < 1:
-            self._buckets.put(caller.name, (budget, now))
-            wait = int((1 - budget) * 60 / rate) + 1
-            detail = f"This caller may ask {rate} times a minute."
-            raise Refused(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
-        self._buckets.put(caller.name, (budget - 1, now))

@@ -13,13 +13,15 @@ from aiohttp import web
 from contextrouter.answering import Draft
 from contextrouter.model.plain_form import encode_json
 from contextrouter.router import ContextRouter
-from contextrouter.server.auth import Access, Caller, RequestLimits, make_slots
+from contextrouter.server.auth import Access, Caller
 from contextrouter.server.cors import allows, cors_headers
 from contextrouter.server.error_responses import Refused
 from contextrouter.server.logs import log, read_trace_id
 from contextrouter.server.metrics import Metrics
+from contextrouter.server.rate_limits import RequestLimits, make_slots
 from contextrouter.server.readiness import SourcePings
 from contextrouter.server.request_schema import decode_body
+from contextrouter.server.worker_share import ALONE, Worker
 
 OPENAI = tuple(
     f"/v1/{name}"
@@ -45,19 +47,25 @@ class ServerState:
 
     endpoints: Sequence[Endpoint] = ()
 
-    def __init__(self, router: ContextRouter, before: ServerState | None = None) -> None:
+    def __init__(
+        self, router: ContextRouter, before: ServerState | None = None, worker: Worker = ALONE
+    ) -> None:
         """`before` is the state that this one replaces; its counters go on."""
         self.router, self.settings = router, router.settings
+        self.worker: Worker = before.worker if before else worker
         self.access = Access(self.settings)
-        self.limits: RequestLimits = (
-            before.limits if before else RequestLimits(self.settings.serve.max_requests)
-        )
-        self.limits.max_requests = self.settings.serve.max_requests
-        self.running = make_slots(self.settings.serve)
-        self.metrics: Metrics = before.metrics if before else Metrics()
+        self.limits: RequestLimits = before.limits if before else RequestLimits(self.settings, worker)
+        self.running = make_slots(self.settings.serve, self.worker)
+        self.metrics: Metrics = before.metrics if before else Metrics(worker)
         self.pings = SourcePings(router)
         _ = router.answering  # a file of examples that is wrong stops the start
+        self.leaving = False  # it will stop, and still takes requests
         self.draining = False
+
+    def count_abandoned(self) -> None:
+        """Put the calls and threads that nobody waits for any more into the metrics."""
+        calls = self.router.engine.limits.abandoned.counts()
+        self.metrics.abandoned({**calls, **self.router.answering.abandoned.counts()})
 
     def finish(self, draft: Draft, caller: Caller) -> Draft:
         """Count the tokens of an answer, and log a failure. Returns the draft that the caller gets: one with

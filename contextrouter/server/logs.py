@@ -6,11 +6,12 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
+from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 
 log = logging.getLogger("contextrouter.server")
@@ -33,13 +34,17 @@ def read_trace_id(traceparent: str) -> str:
 class Masked(logging.Formatter):
     """Lines of text without secrets."""
 
-    def __init__(self, secrets: Sequence[str]) -> None:
+    def __init__(self, secrets: Sequence[str], worker: int = 0) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self.secrets = secrets
+        self.secrets, self.worker = secrets, worker
+
+    def fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """Return the fields of a record, behind the number of the worker."""
+        return {**({"worker": self.worker} if self.worker else {}), **fields(record)}
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record as a line."""
-        extra = "".join(f" {name}={value}" for name, value in fields(record).items())
+        extra = "".join(f" {name}={value}" for name, value in self.fields(record).items())
         extra = extra.replace("\n", "\\n")  # no caller's name begins a line of its own
         return mask((super().format(record) + extra).replace("\r", "\\r"), self.secrets)
 
@@ -54,7 +59,7 @@ class Structured(Masked):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": mask(record.getMessage(), self.secrets),
-            **fields(record),
+            **self.fields(record),
         }
         if record.exc_info:
             line["traceback"] = mask(self.formatException(record.exc_info), self.secrets)
@@ -79,10 +84,26 @@ def _is_fault_of_server(record: logging.LogRecord) -> bool:
     return False
 
 
-def configure(form: str, secrets: Sequence[str]) -> None:
-    """Send all logs to stderr in this form. Replaces earlier logging settings."""
+def configure(form: str, secrets: Sequence[str], worker: int = 0) -> None:
+    """Send all logs to stderr in this form. Replaces earlier logging settings. `worker` is the number of this
+    process, where there are several.
+    """
     lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(Structured(secrets) if form == "json" else Masked(secrets))
+    lines.setFormatter(Structured(secrets, worker) if form == "json" else Masked(secrets, worker))
     logging.basicConfig(level=logging.WARNING, handlers=[lines], force=True)
     logging.getLogger("aiohttp.server").addFilter(_is_fault_of_server)
     logging.getLogger("contextrouter").setLevel(logging.INFO)
+
+
+def configure_for(router: ContextRouter, worker: int = 0) -> Callable[[ContextRouter], None]:
+    """Send all logs to stderr as the settings of a router say. Return what does so for a router that takes
+    its place.
+    """
+    secrets: list[str] = []
+
+    def apply(new: ContextRouter) -> None:
+        secrets.extend(new.settings.secrets)  # the former ones stay secret
+        configure(new.settings.serve.log_format, secrets, worker)
+
+    apply(router)
+    return apply

@@ -1,16 +1,24 @@
-"""Prometheus metrics: requests, outcomes, source calls and tokens.
+"""Prometheus metrics: requests, outcomes, source calls and tokens, of one process or of all workers.
 
 Labels are names of the settings and of the table of endpoints, never the text of a question.
+
+Workers count in files of a folder that they share, one file for each worker and kind of metric. Whichever of
+them is asked adds all files up. A worker that starts in the place of one that died goes on with its files, so
+nothing that was counted is lost.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from contextrouter.model import Context, SourceReport
 from contextrouter.runtime.threads import count_abandoned_threads
+from contextrouter.server.worker_share import ALONE, Worker
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 _ABANDONED = (
@@ -20,10 +28,26 @@ _ABANDONED = (
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class Metrics:
-    """The metrics of one server."""
+OF_LIVING: Final = "livesum"
+"""The mode of a gauge: workers that have ended do not count."""
 
-    def __init__(self) -> None:
+
+def _count_in_files(worker: Worker) -> None:
+    """Make all metrics of this process count in the files of a worker. The client library has no other way
+    than its global value class, and looks for the folder in the environment.
+    """
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = worker.metrics
+    by_number = values.MultiProcessValue(lambda: worker.number)  # type: ignore[no-untyped-call]  # the library has no types here
+    values.ValueClass = by_number
+
+
+class Metrics:
+    """The metrics of one server; with a worker that has a folder, those of all workers."""
+
+    def __init__(self, worker: Worker = ALONE) -> None:
+        if worker.metrics:
+            _count_in_files(worker)
+        self._worker = worker
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "contextrouter_requests",
@@ -39,13 +63,13 @@ class Metrics:
             registry=self._registry,
         )
         self.running = Gauge(
-            "contextrouter_requests_running", "Requests being answered.", registry=self._registry
+            "contextrouter_requests_running",
+            "Requests being answered.",
+            registry=self._registry,
+            multiprocess_mode=OF_LIVING,
         )
         self._outcomes = Counter(
             "contextrouter_outcomes", "Results by outcome.", ("outcome",), registry=self._registry
-        )
-        self._cached = Counter(
-            "contextrouter_cached", "Results that were not computed.", ("tier",), registry=self._registry
         )
         self._calls = Counter(
             "contextrouter_source_calls",
@@ -66,15 +90,53 @@ class Metrics:
             ("generator", "direction"),
             registry=self._registry,
         )
-        self._abandoned = {
-            label: Gauge(f"contextrouter_abandoned_{name}", text, (label,), registry=self._registry)
+        self._cached = self._count_cached()
+        self._abandoned = self._make_abandoned()
+        self._named: dict[str, set[str]] = {label: set() for _, label, _ in _ABANDONED}
+        self._of_workers = self._count_worker() if worker.number else None
+
+    def _count_cached(self) -> Counter:
+        return Counter(
+            "contextrouter_cached", "Results that were not computed.", ("tier",), registry=self._registry
+        )
+
+    def _make_abandoned(self) -> dict[str, Gauge]:
+        return {
+            label: Gauge(
+                f"contextrouter_abandoned_{name}",
+                text,
+                (label,),
+                registry=self._registry,
+                multiprocess_mode=OF_LIVING,
+            )
             for name, label, text in _ABANDONED
         }
+
+    def _count_worker(self) -> Counter:
+        """Count the start of this worker. Return the counter of its requests."""
+        number = str(self._worker.number)
+        starts = Counter(
+            "contextrouter_worker_starts",
+            "How often a worker was started.",
+            ("worker",),
+            registry=self._registry,
+        )
+        starts.labels(number).inc()
+        requests = Counter(
+            "contextrouter_worker_requests",
+            "Requests answered by each worker.",
+            ("worker",),
+            registry=self._registry,
+        )
+        requests.labels(number)
+        return requests
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request. `path` is the one of an endpoint."""
         self._requests.labels(method, path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
+        if self._of_workers is not None:
+            self._of_workers.labels(str(self._worker.number)).inc()
 
     def context(self, context: Context) -> None:
         """Count a result, and the calls made for it."""
@@ -97,11 +159,22 @@ class Metrics:
             if count:
                 self._tokens.labels(generator, direction).inc(count)
 
-    def text(self, abandoned: Mapping[str, int]) -> bytes:
-        """Return all metrics in the text format of Prometheus. `abandoned`: such calls of each plugin."""
-        for label, counts in (("plugin", abandoned), ("pool", count_abandoned_threads())):
+    def abandoned(self, calls: Mapping[str, int]) -> None:
+        """Set how many calls and threads of this process go on that nobody waits for. `calls`: such calls of
+        each plugin.
+        """
+        for label, counts in (("plugin", calls), ("pool", count_abandoned_threads())):
             gauge = self._abandoned[label]
-            gauge.clear()
+            for name in self._named[label] - counts.keys():
+                gauge.labels(name).set(0)
             for name, count in counts.items():
                 gauge.labels(name).set(count)
-        return generate_latest(self._registry)
+            self._named[label] |= counts.keys()
+
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        if not self._worker.metrics:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, path=self._worker.metrics)  # type: ignore[no-untyped-call]  # the library has no types here
+        return generate_latest(registry)

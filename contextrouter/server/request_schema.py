@@ -141,6 +141,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of the server, and of each source. `required` are those that it cannot do without."""
 
     status: str
+    worker: int = 0  # the number of the process that answered, of several
     sources: Mapping[str, SourceState] = _NONE
     required: Names = ()
 

@@ -170,13 +170,13 @@ def _may_see(
 
 async def healthz(exchange: Exchange) -> web.StreamResponse:
     """GET /healthz: liveness, the process runs."""
-    return json_response(Health(status="ok"))
+    return json_response(Health(status="ok", worker=exchange.server.worker.number))
 
 
 async def readyz(exchange: Exchange) -> web.StreamResponse:
     """GET /readyz: readiness, the server can answer questions."""
     server = exchange.server
-    if server.draining:
+    if server.leaving or server.draining:
         return json_response(Health(status="draining"), 503)
     states, required = await server.pings.states(), server.pings.required
     failing = [name for name in required if states[name] != "ready"]
@@ -191,11 +191,8 @@ async def readyz(exchange: Exchange) -> web.StreamResponse:
 
 async def get_metrics(exchange: Exchange) -> web.StreamResponse:
     """GET /metrics."""
-    server = exchange.server
-    router = server.router
-    abandoned = {**router.engine.limits.abandoned.counts(), **router.answering.abandoned.counts()}
-    text = server.metrics.text(abandoned)
-    return web.Response(body=text, headers={"Content-Type": metrics.MEDIA})
+    exchange.server.count_abandoned()
+    return web.Response(body=exchange.server.metrics.text(), headers={"Content-Type": metrics.MEDIA})
 
 
 QUESTION_ERRORS = (400, 408, 413, 415, 422, 429, 502, 503, 504)

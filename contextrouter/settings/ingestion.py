@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+MOST_WORKERS = 1024
 Title = Annotated[str, Meta(min_length=1, max_length=100)]
 
 
@@ -16,6 +17,9 @@ class Ingestion(msgspec.Struct, frozen=True, kw_only=True):
     remove_at_most: Annotated[float, Meta(ge=0, le=1)] = (
         0.5  # share of a job's documents that one run removes
     )
+    workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0  # 0: the process of the command does it all
+    runner: Literal["processes", "ray"] = "processes"  # what the workers are
+    ray_address: str = "auto"  # of a Ray cluster; "auto": the one of this machine, "local": one of its own
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
@@ -23,6 +27,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
 
     source: str  # a connector's name, or a path relative to the settings file
     to: str
+    workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] | None = None  # None: those of `[ingest]`
     transforms: tuple[str, ...] = ("chunk", "keywords")
     # the first part of the documents' ids; without it, the job's name
     origin: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")] | None = None

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from contextrouter.settings.references import (
     check_disabled_sources,
     check_max_per_source,
     check_references,
+    check_telemetry,
 )
 from contextrouter.settings.routes import check_routes, check_source_legs
 from contextrouter.settings.sections import (
@@ -53,14 +55,18 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     by_hand: Mapping[str, Collection[str]] | None = None,
+    location: str = "",
 ) -> tuple[Settings, PluginSchemas]:
     """Return the settings in `source` (a file, or a mapping of tables), and the plugins they may use.
 
-    `by_hand` maps a kind to the names of instances made by hand. Settings may name these instances. Raises
-    SettingsError with all problems.
+    `by_hand` maps a kind to the names of instances made by hand. Settings may name these instances.
+    `location` is the path of the file that a mapping of tables was read from. Raises SettingsError with all
+    problems.
     """
     reading = Reading(os.environ if environ is None else environ)
     tree = reading.parse(source)
+    if location:
+        reading.file, reading.folder = Path(location).name, Path(location).parent
     reading.add_environment(tree, TOP_LEVEL)
     reading.add_overrides(tree, overrides or {})
     reading.check_depth(tree)
@@ -73,7 +79,7 @@ def load(
 def _build(
     reading: Reading, tree: dict[str, Any], plugins_at: PluginsAt, by_hand: Mapping[str, Collection[str]]
 ) -> tuple[Settings, PluginSchemas]:
-    problems = reading.problems
+    problems, unresolved = reading.problems, deepcopy(tree)
     check_top_level(tree, problems)
     sections = {
         name: read_section(reading, (name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()
@@ -85,6 +91,7 @@ def _build(
     named_sections: dict[str, Any] = read_named_sections(reading, tree)
     named_sections["ingestion"] = read_shared_keys(reading, "ingest", tree)
     settings = Settings(
+        tables=unresolved,
         **sections,
         **instances,
         **named_sections,
@@ -123,3 +130,4 @@ def _cross_check(settings: Settings, declared: Declared, problems: Problems) -> 
     check_proxies(settings, problems)
     check_access_key_names(settings, declared, problems)
     check_chat(settings, declared, problems)
+    check_telemetry(settings, declared, problems)

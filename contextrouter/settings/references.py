@@ -73,6 +73,12 @@ def check_access_key_names(settings: Settings, declared: Declared, problems: Pro
             _check_generator(("keys", name, "generator"), key.generator, declared, problems)
 
 
+def check_telemetry(settings: Settings, declared: Declared, problems: Problems) -> None:
+    """Report undefined sources in `[telemetry]`."""
+    for name in settings.telemetry.send_to:
+        check_source(("telemetry", "send_to"), name, declared, problems)
+
+
 def check_chat(settings: Settings, declared: Declared, problems: Problems) -> None:
     """Report undefined generators in `[chat]`."""
     chat = settings.chat

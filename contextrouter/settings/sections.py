@@ -17,6 +17,7 @@ from contextrouter.settings.problems import Key, Problems, dotted_key
 from contextrouter.settings.pydantic_types import InvalidParts
 from contextrouter.settings.reading import Reading
 from contextrouter.settings.suggestions import unknown
+from contextrouter.settings.telemetry import Telemetry
 from contextrouter.settings.values import (
     TABLES,
     AccessKey,
@@ -43,6 +44,7 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "chat": Chat,
     "mcp": Mcp,
     "jwt": Jwt,
+    "telemetry": Telemetry,
 }
 NAMED: Mapping[str, type[msgspec.Struct]] = {"routes": Route, "ingest": Job, "keys": AccessKey}
 OF_ALL: Mapping[str, type[msgspec.Struct]] = {"ingest": Ingestion}

@@ -17,6 +17,7 @@ from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
 from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.problems import origin_of, problem_at
+from contextrouter.settings.telemetry import Telemetry
 
 Weight = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -170,6 +171,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"  # another address than this machine needs access keys
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080  # 0: any free port
+    workers: Annotated[int, Meta(ge=1, le=256)] = 1  # processes that share the port, and the limits below
     max_body_bytes: Positive = 1_000_000
     header_seconds: Seconds = 10.0  # time for the head of a request to arrive
     body_seconds: Seconds = 10.0  # time for a request body to arrive
@@ -181,6 +183,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_minute: Count = 0  # requests of one caller; more are refused with 429. 0: no limit
     max_deadline_seconds: Seconds = 60.0  # the longest deadline that a request may set
     drain_seconds: Seconds = 10.0  # time for running requests when the server stops
+    # seconds before that in which /readyz says 503 and requests are still taken
+    drain_delay: Annotated[float, Meta(ge=0)] = 0.0
     cors_origins: tuple[str, ...] = ()
     # names beside those of this machine by which it is asked without keys, such as host.docker.internal
     allowed_hosts: tuple[str, ...] = ()
@@ -342,6 +346,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     chat: Chat = Chat()
     mcp: Mcp = Mcp()
     jwt: Jwt = Jwt()
+    telemetry: Telemetry = Telemetry()
     providers: Mapping[str, Instance] = _NONE
     connectors: Mapping[str, Instance] = _NONE
     facts: Mapping[str, Instance] = _NONE
@@ -355,6 +360,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ingestion: Ingestion = Ingestion()
     keys: Mapping[str, AccessKey] = _NONE
     path: str = ""
+    # what was read, before variables were replaced and secrets resolved: workers of ingestion read it again
+    tables: Mapping[str, Any] = _NONE
     origins: Mapping[str, str] = _NONE
     warnings: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()

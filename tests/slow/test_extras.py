@@ -133,6 +133,21 @@ tokens = SignedTokens(Jwt(keys_file="key.pem", issuer="i", audience="a"))
 claims = {"iss": "i", "aud": "a", "sub": "anna", "exp": time.time() + 60, "ceiling": "internal"}
 assert tokens.verify(jwt.encode(claims, key, "EdDSA")).scope.ceiling == "internal"
 """
+RAY = """
+import asyncio
+from contextlib import AsyncExitStack
+from contextrouter.ingest.runners.worker_messages import Setup, decode_reply, encode_setup
+from contextrouter.ingest.runners.ray_cluster import RayWorker, connect
+
+async def main():
+    async with AsyncExitStack() as stack:
+        await connect("local", stack)
+        worker = RayWorker(encode_setup(Setup(tables={})))
+        assert decode_reply(await worker.start()).error == ""
+        await worker.stop()
+
+asyncio.run(main())
+"""
 EVALUATE = """
 import subprocess, sys
 from pathlib import Path
@@ -177,6 +192,7 @@ RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `c
     "disk": ("-c", CACHE, "disk"),
     "redis": ("-c", CACHE, "redis"),
     "postgres": ("-c", POSTGRES),
+    "ray": ("-c", RAY),
     "embedded-postgres": ("-c", PLUGINS, "providers/postgres", "facts/postgres"),
     "local": ("contextrouter", "demo"),
     "all": ("contextrouter", "demo"),

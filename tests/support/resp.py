@@ -72,10 +72,16 @@ class RespServer:
             value = self._live(rest[0])
             return b"$-1\r\n" if value is None else bulk(value)
         if name == "SET":
-            assert rest[2].upper() == b"PX"
-            self.data[rest[0]] = (rest[1], monotonic() + int(rest[3]) / 1000)
+            options = [option.upper() for option in rest[2:]]
+            if b"NX" in options and self._live(rest[0]) is not None:
+                return b"$-1\r\n"
+            milliseconds = int(options[options.index(b"PX") + 1])
+            self.data[rest[0]] = (rest[1], monotonic() + milliseconds / 1000)
             self._serials.setdefault(rest[0], len(self._serials) + 1)
             return b"+OK\r\n"
+        if name == "EVAL":  # unlocks: removes a key that has this value
+            _, _, key, token = rest
+            return b":%d\r\n" % (self._live(key) == token and self.data.pop(key) is not None)
         if name == "STRLEN":
             return b":%d\r\n" % len(self._live(rest[0]) or b"")
         if name == "UNLINK":

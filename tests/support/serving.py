@@ -18,6 +18,7 @@ from contextrouter import ContextRouter, Document, Hit
 from contextrouter.contracts import Completion, Generator
 from contextrouter.server import serve
 from contextrouter.server.auth import hash_key
+from contextrouter.server.worker_share import ALONE, Worker
 from contextrouter.testing.fakes import Fixed
 
 KEY = "cr_of-the-tests"
@@ -109,12 +110,12 @@ class Answer:
 
 @asynccontextmanager
 async def serve_router(
-    made: ContextRouter, *, token: str = "", agents_only: bool = False
+    made: ContextRouter, *, token: str = "", agents_only: bool = False, worker: Worker = ALONE
 ) -> AsyncIterator[Client]:
     """Serve a router; the client sends `token` as its key."""
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
     task = asyncio.create_task(
-        serve(made, port=0, listening=address.set_result, stop=stop, agents_only=agents_only)
+        serve(made, port=0, listening=address.set_result, stop=stop, agents_only=agents_only, worker=worker)
     )
     await asyncio.wait([task, address], return_when=asyncio.FIRST_COMPLETED)
     if task.done():

@@ -15,6 +15,7 @@ from typing import Any
 
 from contextrouter.contracts import MENTIONS, STRUCTURED_LEGS, Embedder, Partial, Source, SupportsMentions
 from contextrouter.errors import ContextRouterError, ContractError, PluginError, SourceTimeout
+from contextrouter.fetch.trace_context import traceparent
 from contextrouter.filters import own_filters
 from contextrouter.model import (
     Call,
@@ -42,6 +43,7 @@ from contextrouter.pipeline.phrases import Phrases
 from contextrouter.runtime.abandoned_calls import AbandonedCalls
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
+from contextrouter.runtime.spans import current_traceparent
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it
@@ -66,12 +68,17 @@ async def fan_out(
     *,
     on_report: OnReport | None = None,
     embed: Embed | None = None,
+    origin: float | None = None,
 ) -> Harvest:
-    """Make the plan's calls and return what came back by `deadline`, lists in the order of the plan.
+    """Make the plan's calls and return what came back by `deadline`, lists in the order of the plan. `origin`
+    is when the request began, on the clock of `monotonic`.
 
     Vector legs start as soon as their embedder has answered, the others at once.
     """
-    return await _FanOut(plan, engine, deadline or Deadline(), on_report, embed).harvest()
+    fanning_out = _FanOut(plan, engine, deadline or Deadline(), on_report, embed)
+    if origin is not None:
+        fanning_out.origin = origin
+    return await fanning_out.harvest()
 
 
 class _FanOut:
@@ -82,7 +89,7 @@ class _FanOut:
     ) -> None:
         self.plan, self.engine, self.deadline = plan, engine, deadline
         self.on_report, self.embed = on_report, embed
-        self.started = monotonic()
+        self.started = self.origin = monotonic()
         self.source_deadline = deadline.at - min(0.05, deadline.left() * MARGIN)
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
         self.ending = False
@@ -196,6 +203,8 @@ class _FanOut:
     async def _ask(self, call: Call, outcome: Outcome) -> None:
         """Make one call and report how it ended, to the caller and to the circuit breaker."""
         started = monotonic()
+        if call.source in self.engine.settings.telemetry.send_to:
+            traceparent.set(current_traceparent())  # of this task alone
         limits = self.engine.limits
         breaker = limits.breaker(call.source, call.query.leg)
         if why := limits.abandoned.of("source", call.source).refusal() or breaker.refuses():
@@ -370,6 +379,7 @@ class _FanOut:
             leg=query.leg,
             query=query.text,
             status=status,
+            started=started - self.origin,
             elapsed=elapsed,
             note="; ".join([note for note in (outcome.hints, outcome.note, outcome.cut) if note]),
             **values,

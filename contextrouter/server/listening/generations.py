@@ -19,6 +19,7 @@ from contextrouter.server.app import Server
 from contextrouter.server.auth import check_host
 from contextrouter.server.listening.connections import Connections
 from contextrouter.server.logs import log
+from contextrouter.server.worker_share import ALONE, Worker
 
 
 class Generations:
@@ -30,13 +31,14 @@ class Generations:
         host: str,
         replaced: Callable[[ContextRouter], None] = lambda _: None,
         *,
+        worker: Worker = ALONE,
         agents_only: bool = False,
     ) -> None:
         serve = router.settings.serve
         self._agents_only = agents_only
-        self.current = Server(router, agents_only=agents_only)
+        self.current = Server(router, worker=worker, agents_only=agents_only)
         check_host(self.current.access, host)
-        self.connections = Connections(serve.max_connections, serve.header_seconds)
+        self.connections = Connections(worker.share(serve.max_connections), serve.header_seconds)
         self._host, self._replaced = host, replaced
         self._retiring: dict[Server, asyncio.Task[None]] = {}
         self._reloading: asyncio.Task[None] | None = None
@@ -91,14 +93,14 @@ class Generations:
         self._warn_of_what_stays(old, new)
         self._replaced(router)
         self.connections.header_seconds = new.settings.serve.header_seconds
+        new.limits.change(router.settings)
         self.current = new
-        new.draining = old.draining
         self._retiring[old] = asyncio.get_running_loop().create_task(self._retire(old))
         log.info("Reloaded the settings.")
 
     def _warn_of_what_stays(self, old: Server, new: Server) -> None:
         before, after = old.settings.serve, new.settings.serve
-        for key in ("host", "port", "max_connections"):
+        for key in ("host", "port", "workers", "max_connections"):
             if getattr(before, key) != getattr(after, key):
                 log.warning("[serve] %s changes only when the server starts again.", key)
 
@@ -114,11 +116,18 @@ class Generations:
         except ContextRouterError as error:
             log.warning("%s", mask(str(error), server.settings.secrets))
 
-    async def drain(self, seconds: float) -> None:
-        """Let requests in flight end within `seconds`. Those that do not get an error."""
+    async def leave(self) -> float:
+        """Say that the server will stop, while it still takes requests. End a reload. Return the seconds that
+        load balancers get to turn away.
+        """
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait([self._reloading])
+        self.current.leaving = True
+        return self.current.settings.serve.drain_delay
+
+    async def drain(self, seconds: float) -> None:
+        """Let requests in flight end within `seconds`. Those that do not get an error."""
         servers = [self.current, *self._retiring]
         for server in servers:
             server.draining = True
@@ -140,6 +149,7 @@ class Generations:
             task.cancel()
         for server in [self.current, *(server for server, _ in retiring)]:
             await self._close(server)
+        await self.current.limits.aclose()
 
 
 LAST_ANSWERS = 1.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -18,7 +18,7 @@ from contextrouter.model.plain_form import encode_json
 from contextrouter.pipeline.request_validation import read_instant
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
-from contextrouter.server.auth import Caller, RequestLimits, make_slots
+from contextrouter.server.auth import Caller
 from contextrouter.server.citation_links import FILES, follow, origin_in
 from contextrouter.server.endpoints import ServerState
 from contextrouter.server.error_responses import Refused
@@ -36,6 +36,7 @@ from contextrouter.server.mcp_server.replies import (
     make_result,
 )
 from contextrouter.server.mcp_server.tool_schemas import strict_tool
+from contextrouter.server.rate_limits import RequestLimits, make_slots
 from contextrouter.server.router_endpoints import check_sources
 from contextrouter.text import tokens
 from contextrouter.text.prompt_injection import Fence, clean, clean_line
@@ -78,7 +79,7 @@ class Tools:
         serve = router.settings.serve
         paths = [endpoint.path for endpoint in server.endpoints] if server else []
         self._serves_files = FILES in paths
-        self._limits = server.limits if server else RequestLimits(serve.max_requests)
+        self._limits = server.limits if server else RequestLimits(router.settings)
         self._slots = server.running if server else make_slots(serve)
 
     async def route(
@@ -155,9 +156,8 @@ class Tools:
         """
         key = ["fetch", id]
         start = self._pager.start(cursor, key)
-        with self._admit(call) as caller:
-            async with self._slots:
-                document = await self._found.fetch(id, caller)
+        async with self._admit(call) as caller, self._slots:
+            document = await self._found.fetch(id, caller)
         if document is None:
             raise ToolError(f"There is no document {id[:300]!r} that you may see. Search for it again.")
         fence = Fence() if document.untrusted else None
@@ -180,20 +180,21 @@ class Tools:
     def _id(self, context: Context, index: int, caller: Caller) -> str:
         return self._found.id_of(context.envelopes[index], context.citations[index], caller)
 
-    @contextmanager
-    def _admit(self, call: Call) -> Iterator[Caller]:
+    @asynccontextmanager
+    async def _admit(self, call: Call) -> AsyncIterator[Caller]:
         """Admit a call for the length of a block. Errors are those of a tool."""
         secrets = self._router.settings.secrets
         with _tool_errors(secrets):
             caller = self._identify(call)
         with _tool_errors(secrets, caller), self._limits.admit(caller):
+            await self._limits.take(caller)
             yield caller
 
     async def _find(
         self, call: Call, question: str, names: Sequence[str] | None, demands: Mapping[str, Any]
     ) -> tuple[Context, Caller]:
         """Route a question with the caller's scope, sources and limits, and what the agent demands."""
-        with self._admit(call) as caller:
+        async with self._admit(call) as caller:
             allowed = check_sources(caller, names)
             sources = None if allowed is None else tuple(allowed)
             as_of, labels = demands.get("as_of"), demands.get("labels")

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from contextrouter.builtin.providers.postgres import schema
-from contextrouter.builtin.providers.postgres.vector_leg import MOST_DIMENSIONS, Index, Precision, index_sql
+from contextrouter.builtin.providers.postgres.vector_leg import (
+    MOST_DIMENSIONS,
+    Index,
+    Precision,
+    index_sql,
+    near_index,
+)
 from contextrouter.builtin.providers.postgres.write import LEGS
 from contextrouter.errors import SourceError
 from contextrouter.text.bm25 import K1, B
@@ -26,6 +32,10 @@ MOST_LISTS = 32_768
 DRIFT = 2.0
 """How many times too many or too few an index's lists may be before it is built again."""
 _RANKED = f"bm25 WITH (text_config = 'pg_catalog.simple', k1 = {K1}, b = {B})"
+GIN = {"chunks_terms": "gin (terms)", "chunks_filters": "gin (filters)"}
+"""Indexes of the text leg and of filters, which a bulk load may have left out."""
+_MEMORY = re.compile(r"[1-9]\d{0,6}(kB|MB|GB)")
+_MISSING, _BROKEN = "there is no index", "building the index broke off"
 _OPTION = re.compile(r"(\w+)='?(\d+)'?")
 
 
@@ -53,6 +63,19 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     leg: str
     reason: str
     definition: str
+    index: str = ""  # its name, where it is not that of a vector leg
+    absent: bool = False  # there is none at all
+
+    @property
+    def name(self) -> str:
+        """The name of the index."""
+        return self.index or near_index(self.leg)
+
+
+def check_memory(name: str, value: str) -> None:
+    """Raise ValueError for what Postgres does not take as a size of memory."""
+    if not _MEMORY.fullmatch(value):
+        raise ValueError(f"{name} {value!r} is no size of memory; give one such as '256MB'.")
 
 
 def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
@@ -75,9 +98,9 @@ def change(leg: str, rows: int, size: int, current: str, valid: bool, target: Wa
         reason = _reason_for_none(rows, size, target)
         return Change(leg=leg, reason=f"{reason}: the index goes", definition="") if current else None
     if not current:
-        return Change(leg=leg, reason="there is no index", definition=definition)
+        return Change(leg=leg, reason=_MISSING, definition=definition, absent=True)
     if not valid:
-        return Change(leg=leg, reason="building the index broke off", definition=definition)
+        return Change(leg=leg, reason=_BROKEN, definition=definition)
     if f"USING {target.index} " not in current or f"{target.precision}_cosine_ops" not in current:
         return Change(
             leg=leg,
@@ -126,26 +149,50 @@ def first_indexes(size: int, target: Wanted) -> list[str]:
     return [index_sql(leg, size, definition, target.precision) for leg in LEGS if indexable]
 
 
+async def missing(connection: Connection, target: Wanted) -> list[Change]:
+    """The indexes that the settings want and that are not there at all; those of pg_textsearch are left
+    out.
+    """
+    return [item for item in await changes(connection, target) if item.absent]
+
+
+def first_statement(pool: Pool, needed: Change, size: int, target: Wanted) -> str:
+    """The statement that builds an index that is not there, inside a transaction."""
+    at = (f'"{pool.schema}"', pool.extension)
+    if needed.name in GIN:
+        return f"CREATE INDEX {needed.name} ON {at[0]}.chunks USING {needed.definition}"
+    return index_sql(needed.leg, size, needed.definition, target.precision, at=at)
+
+
+async def _state(connection: Connection, name: str) -> tuple[str, bool | None]:
+    """Return the definition of an index, and whether it is whole; ("", None): there is none."""
+    row = await connection.fetchrow(
+        "SELECT pg_get_indexdef(indexrelid) AS definition, indisvalid AS valid FROM pg_index"
+        " WHERE indexrelid = to_regclass($1)",
+        name,
+    )
+    return (row["definition"], row["valid"]) if row else ("", None)
+
+
 async def changes(connection: Connection, target: Wanted, *, ranks: bool = False) -> list[Change]:
     """What should change for the present number of rows; `ranks`: pg_textsearch is there to be used."""
     size = int(await schema.read_meta(connection, "dimensions") or 0)
     needed = []
     for leg in LEGS:
         rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
-        row = await connection.fetchrow(
-            "SELECT pg_get_indexdef(indexrelid) AS definition, indisvalid AS valid FROM pg_index"
-            " WHERE indexrelid = to_regclass($1)",
-            f"chunks_{leg}_near",
-        )
-        needed.append(
-            change(leg, rows, size, row["definition"] if row else "", row["valid"] if row else True, target)
-        )
-    valid = await connection.fetchval(
-        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')"
-    )
+        definition, valid = await _state(connection, near_index(leg))
+        needed.append(change(leg, rows, size, definition, valid is not False, target))
+    for name, definition in GIN.items():
+        _, valid = await _state(connection, name)
+        if not valid:
+            reason = _MISSING if valid is None else _BROKEN
+            needed.append(
+                Change(leg="text", reason=reason, definition=definition, index=name, absent=valid is None)
+            )
+    _, valid = await _state(connection, "chunks_words")
     if ranks and not valid:
-        reason = "pg_textsearch is there and not used" if valid is None else "building the index broke off"
-        needed.append(Change(leg="text", reason=reason, definition=_RANKED))
+        reason = "pg_textsearch is there and not used" if valid is None else _BROKEN
+        needed.append(Change(leg="text", reason=reason, definition=_RANKED, index="chunks_words"))
     return [item for item in needed if item is not None]
 
 
@@ -165,7 +212,12 @@ async def apply(pool: Pool, needed: list[Change], target: Wanted) -> None:
 
 
 def _statements(pool: Pool, needed: Change, size: int, precision: str) -> list[Any]:
-    schema_name, name = f'"{pool.schema}"', f"chunks_{needed.leg}_near"
+    schema_name, name = f'"{pool.schema}"', needed.name
+    if name in GIN:
+        return [
+            f"DROP INDEX CONCURRENTLY IF EXISTS {schema_name}.{name}",
+            f"CREATE INDEX CONCURRENTLY {name} ON {schema_name}.chunks USING {needed.definition}",
+        ]
     if needed.leg == "text":
         _, _, options = needed.definition.partition(" ")
         column = f"words text GENERATED ALWAYS AS ({schema_name}.counted_words(terms)) STORED"

@@ -17,6 +17,7 @@ from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.postgres import (
     entity_vectors,
+    index_building,
     index_tuning,
     lookup,
     mentions_leg,
@@ -27,12 +28,15 @@ from contextrouter.builtin.providers.postgres import (
 )
 from contextrouter.builtin.providers.postgres.connection_pool import Pool, Session, clean
 from contextrouter.builtin.providers.postgres.embedded import PREFIX, example_folder
+from contextrouter.builtin.providers.postgres.index_building import BulkLoad, IndexAfterLoad
+from contextrouter.builtin.providers.postgres.index_tuning import Wanted
 from contextrouter.builtin.providers.postgres.ingest_lock import IngestLock
 from contextrouter.builtin.providers.postgres.job_run_cache import JobRunCache
+from contextrouter.builtin.providers.postgres.maintenance import Maintained
 from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.sqlite.write import document
-from contextrouter.contracts import EntityMatch, Entry, LinkDegrees, Provider, TermStatistics
+from contextrouter.contracts import EntityMatch, Entry, LinkDegrees, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
 
-class Postgres(Provider):
+class Postgres(Maintained):
     """Keeps documents in the schema `schema` of a Postgres database (15 or newer, with pgvector 0.8 or
     newer).
 
@@ -54,6 +58,8 @@ class Postgres(Provider):
     have English stems. Neither: each chunk has the stems of its `language`, as in all stores.
     `index` is the vectors' approximate index, of `precision`, with HNSW's `m` and `ef_construction`; a search
     looks at `ef_search` candidates at least, and measures all when no more than `exact_below` are admitted.
+    `index_after_load` says whether a run builds the indexes at its end ("auto": where it stores more than the
+    store has), with `maintenance_work_mem` and `max_parallel_maintenance_workers`.
     `pool_size` connections at most serve a process; a search waits `pool_timeout` seconds for one, and
     `statement_timeout` seconds for an answer, unless its deadline is nearer. `statement_cache_size = 0` is
     for a pooler in transaction mode; `target_session_attrs` chooses among several hosts. `entity_threshold`
@@ -81,6 +87,9 @@ class Postgres(Provider):
         ef_construction: int = 64,
         ef_search: int = 200,
         exact_below: int = 10_000,
+        index_after_load: IndexAfterLoad = "auto",
+        maintenance_work_mem: str = "256MB",
+        max_parallel_maintenance_workers: int = 2,
         pool_size: int = 10,
         pool_timeout: float = 5.0,
         statement_timeout: float = 30.0,
@@ -94,13 +103,12 @@ class Postgres(Provider):
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
         weights = checked_weights(title_weight, path_weight, body_weight)
         self._weights, self._factor = text_leg.rank_weights(*weights)
-        self._usual = weights == USUAL  # those that the index of pg_textsearch was made with
-        self._words = Words(text_search, languages)
-        built = {"m": m, "ef_construction": ef_construction}
-        self._wanted = index_tuning.Wanted(index=index, precision=precision, **built)
+        self._usual, self._words = weights == USUAL, Words(text_search, languages)
+        self._wanted = Wanted(index=index, precision=precision, m=m, ef_construction=ef_construction)
         index_tuning.check_range("ef_search", ef_search, 1, 1000)
         index_tuning.check_range("exact_below", exact_below, 0, 10_000_000)
         self._exact_below, self._ef_search = exact_below, ef_search
+        self._load = BulkLoad(index_after_load, maintenance_work_mem, max_parallel_maintenance_workers)
         self.pool = Pool(
             dsn=dsn,
             schema=schema,
@@ -110,10 +118,8 @@ class Postgres(Provider):
             statement_cache_size=statement_cache_size,
             target_session_attrs=target_session_attrs,
         )
-        self._ingest_lock, self._means = IngestLock(self.pool), MeanCache()
-        self._model: tuple[str, int] = ("", 0)
+        self._ingest_lock, self._means, self._runs = IngestLock(self.pool), MeanCache(), JobRunCache()
         self.entity_threshold = check_threshold(entity_threshold)
-        self._runs = JobRunCache()
 
     @classmethod
     def example(cls) -> Self:
@@ -201,10 +207,6 @@ class Postgres(Provider):
             return rows
         return await text_leg.search(*asked, self._weights, self._factor, model)
 
-    @property
-    def _ranks(self) -> bool:
-        return self.pool.ranks and self._usual
-
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
         on return.
@@ -221,7 +223,7 @@ class Postgres(Provider):
             await schema.keep_note(connection, "text_search", self._words.note)
             self._words.refuse_others(await schema.read_meta(connection, "text_search"))
             first = await write.note_dimensions(connection, rows, *self._model)
-            if first:
+            if first and not await index_building.left_out(connection):
                 for sql in index_tuning.first_indexes(first, self._wanted):
                     await connection.execute(sql)
             await write.upsert(connection, rows)
@@ -373,28 +375,3 @@ class Postgres(Provider):
         async with self.pool.transaction(scope) as connection:
             analysed = await self._words.analyses(connection, terms)
             return await text_leg.statistics(connection, analysed, scope)
-
-    async def stats(self) -> Mapping[str, int | str]:
-        """Counts of what the store holds; generation, dimensions, model; and bytes on disk."""
-        async with self.pool.transaction() as connection:
-            return await lookup.stats(connection)
-
-    async def migrate(self) -> Sequence[int]:
-        """Bring the schema up to date; return the versions made. A newer schema is an error, and stays."""
-        return await schema.migrate(self.pool)
-
-    async def status(self) -> Mapping[str, int | str]:
-        """Versions of server, pgvector and schema (0: no store yet), and what `stats()` says."""
-        async with self.pool.transaction() as connection:
-            found = await schema.versions(connection)
-            return {**found, **(await lookup.stats(connection) if found["schema"] else {})}
-
-    async def tune(self, *, apply: bool = False) -> Sequence[str]:
-        """Say what should change in the vectors' indexes for the present rows; with `apply` do it, while
-        searches go on.
-        """
-        async with self.pool.transaction() as connection:
-            changes = await index_tuning.changes(connection, self._wanted, ranks=self._ranks)
-        if apply and changes:
-            await index_tuning.apply(self.pool, changes, self._wanted)
-        return [f"{c.leg}: {c.reason}{'; ' + c.definition if c.definition else ''}" for c in changes]

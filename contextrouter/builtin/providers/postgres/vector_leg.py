@@ -79,6 +79,11 @@ def values_of(sent: bytes) -> Sequence[float]:
     return values
 
 
+def near_index(leg: str) -> str:
+    """The name of the approximate index of a leg."""
+    return f"chunks_{leg}_near"
+
+
 def index_sql(
     leg: str,
     size: int,
@@ -98,7 +103,7 @@ def index_sql(
     how = "CONCURRENTLY " if concurrently else ""
     table, extension = (f"{at[0]}.", f"{at[1]}.") if at else ("", "")
     return (
-        f"CREATE INDEX {how}{name or f'chunks_{leg}_near'} ON {table}chunks USING {method}"
+        f"CREATE INDEX {how}{name or near_index(leg)} ON {table}chunks USING {method}"
         f" (({leg}::{extension}{precision}({size})) {extension}{precision}_cosine_ops) {options}"
     )
 
@@ -114,7 +119,7 @@ async def _prepare(
     square root of its lists first.
     """
     values = Values()
-    name = values.bound(f"chunks_{query.leg}_near", "text")
+    name = values.bound(near_index(query.leg), "text")
     condition = admitted(query, question, values)
     few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
     if condition:

@@ -1,0 +1,1 @@
+"""Runners prepare, embed and store the changed documents: in this process, in several, or on Ray."""
