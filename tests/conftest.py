@@ -26,7 +26,8 @@ async def feed_server() -> AsyncIterator[FeedServer]:
 
 
 @pytest.fixture
-async def open_rss() -> AsyncIterator[OpenRss]:
-    """Makes and opens rss sources."""
+async def open_rss(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenRss]:
+    """Makes and opens rss sources, which have time for a page on a busy machine, too."""
+    monkeypatch.setattr("contextrouter.builtin.connectors.rss.connector.EXTRACT_SECONDS", 60.0)
     async with open_sources() as make:
         yield make
