@@ -41,7 +41,7 @@ class System(NamedTuple):
     packages: tuple[str, ...]
 
 
-LLAMA = ("llama-index-core>=0.14", "llama-index-retrievers-bm25>=0.6")
+LLAMA = ("llama-index-core>=0.14", "llama-index-retrievers-bm25>=0.8")
 SYSTEMS = (
     System("contextrouter", "router", "", ()),
     System("LlamaIndex, reciprocal_rerank", "llamaindex", "reciprocal_rerank", LLAMA),
@@ -74,7 +74,10 @@ def interpreter(system: System, environments: Path) -> Path:
         print(f"making {folder} …", file=sys.stderr, flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        project = f"{HERE.parent}[sqlite,static]"
+        extras = (
+            "static" if system.packages else "sqlite,static"
+        )  # the embedder, and for the router its store
+        project = f"{HERE.parent}[{extras}]"
         subprocess.run([*pip, *system.packages, "--editable", project], check=True)
         (folder / "made").touch()
     return python

@@ -108,8 +108,8 @@ def coverage_of(context: Context) -> dict[str, Any]:
 def all_of(*filters: Mapping[str, Any]) -> dict[str, Any]:
     """Return filters that hold all of these. A second one for a key narrows the first one."""
     merged: dict[str, Any] = {}
-    for each in filters:
-        merged = combine(merged, each)
+    for conditions in filters:
+        merged = combine(merged, conditions)
     return merged
 
 
