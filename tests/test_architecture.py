@@ -67,6 +67,7 @@ HOMONYMS = {
     "text_leg": "the leg `text` of a store",
     "transforms": "a kind of plugin: the built-in ones, and the laws of the kind",
     "vector_leg": "the leg `vector` of a store",
+    "vector_models": "the models whose vectors a store has: the contract, and each store's",
     "vertex": "the plugin of that name, of several kinds",
     "write": "how a store takes documents in",
 }

@@ -45,6 +45,11 @@ def failures(cli: CommandLine, at: Path) -> dict[tuple[str, str], str]:
             "settings.toml:9: ingest.all.from: 'documnets' is neither a path that exists",
         ),
         (
+            JOB + "[ingest]\nworkers = 2\n",
+            ("job", "all"),
+            "settings.toml:13: ingest.workers: store 'lib' can be filled by one process only; set `workers = 0`",
+        ),
+        (
             JOB + "[transforms.chunk]\noverlap = 200\ntarget = 100\n",
             ("transform", "chunk"),
             "settings.toml:13: transforms.chunk: overlap 200, target 100 and maximum 1024 are out of order.",
@@ -61,7 +66,7 @@ def failures(cli: CommandLine, at: Path) -> dict[tuple[str, str], str]:
             "settings.toml:13: stages.full.source: source 'graph' does not return documents by id.",
         ),
     ],
-    ids=["from", "sizes", "stage", "ability"],
+    ids=["from", "workers", "sizes", "stage", "ability"],
 )
 def test_check_names_what_a_job_a_transform_or_a_stage_lacks(
     cli: CommandLine, tmp_path: Path, settings: str, where: tuple[str, str], message: str

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomli
 from support.example import QUESTION, ROOT, CommandLine, ingest_example
 
 from contextrouter.cli.command_examples import EXAMPLES
@@ -451,7 +452,8 @@ def test_a_question_that_is_no_text_is_made_one(cli: CommandLine, tmp_path: Path
 def test_help_and_version_name_the_exit_codes_and_the_version(cli: CommandLine):
     text = " ".join(cli("--help").out.split())
     assert "3 every source failed" in text
-    assert cli("--version").out == "contextrouter 0.1.0\n"
+    project = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert cli("--version").out == f"contextrouter {project['version']}\n"
 
 
 def test_a_fault_shows_its_traceback_and_exits_70(

@@ -28,6 +28,7 @@ from contextrouter.cli.exit_codes import EXIT_CODES
 from contextrouter.contracts import KINDS
 from contextrouter.runtime.registry import Registry
 from contextrouter.server.metrics import Metrics
+from contextrouter.server.worker_share import Worker
 from contextrouter.settings import FactKeys, InterpreterKeys, Route, SourceKeys, StageKeys, schema
 from contextrouter.settings.loading import load
 from contextrouter.settings.router_keys import GeneratorKeys, OtherKeys
@@ -138,7 +139,7 @@ def test_python_blocks_run_and_print_what_the_page_says(page: Path, folder: Path
 
 @pytest.mark.parametrize("page", [README, *RUN_HERE], ids=ids)
 def test_toml_blocks_are_valid_settings(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("OPENAI_API_KEY", "SEARCH_KEY", "TICKETS_TOKEN"):
+    for name in ("OPENAI_API_KEY", "SEARCH_KEY", "TICKETS_TOKEN", "COHERE_API_KEY", "VOYAGE_API_KEY"):
         monkeypatch.setenv(name, "sk-of-the-test")
     for block in blocks(page):
         if block.language == "toml":
@@ -380,7 +381,7 @@ def test_every_exit_code_is_documented():
 
 def test_every_metric_of_the_server_is_documented_and_no_other():
     page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
-    shown = set(re.findall(r"^# TYPE (\w+) \w+$", Metrics().text({}).decode(), re.M))
+    shown = set(re.findall(r"^# TYPE (\w+) \w+$", Metrics(Worker(number=1)).text().decode(), re.M))
     created = {name for name in shown if name.endswith("_created")}  # when each counter began
     assert set(re.findall(r"^\| `(contextrouter_\w+)` \|", page, re.M)) == shown - created
 

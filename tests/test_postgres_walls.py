@@ -130,7 +130,7 @@ def _router(store: Postgres, exact_below: int) -> ContextRouter:
     )
 
 
-_TIMES = {"elapsed", "retrieved_at", "seconds", "deadline"}
+_TIMES = {"elapsed", "retrieved_at", "seconds", "deadline", "started"}
 
 
 def _all_of(context: Any) -> str:

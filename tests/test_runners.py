@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.example import CommandLine
 from support.postgres_server import run as execute
 from support.postgres_server import schema, uri
 from support.runners import Folder, alive, many, rows
@@ -151,6 +152,19 @@ async def test_a_store_of_one_writer_refuses_workers(tmp_path: Path, use: str) -
     )
     (tmp_path / "notes" / "a.md").write_text("The sea.")
     assert (await run(tmp_path / "s.toml", workers=0))["notes"].documents == 1
+
+
+def test_the_command_takes_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Its number counts in place of the one of the settings."""
+    (tmp_path / "a.md").write_text("The sea.")
+    (tmp_path / "s.toml").write_text(
+        '[providers.docs]\nuse = "sqlite"\nembedder = ""\npath = "s.db"\n[ingest.notes]\nfrom = "a.md"\nto = "docs"\n'
+    )
+    cli = CommandLine(monkeypatch, capsys)
+    refused = cli("ingest", "--settings", "s.toml", "--workers", "2", cwd=tmp_path)
+    assert refused.code != 0
+    assert "ingest.workers: store 'docs' can be filled by one process only" in " ".join(refused.err.split())
+    assert cli("ingest", "--settings", "s.toml", "--workers", "0").code == 0
 
 
 async def test_plugins_made_by_hand_refuse_workers(tmp_path: Path) -> None:

@@ -64,9 +64,7 @@ def nanoseconds(span: ReadableSpan) -> int:
     return span.end_time - span.start_time
 
 
-async def test_a_question_is_a_tree_of_its_steps_and_of_the_calls_below_the_fan_out(
-    spans: InMemorySpanExporter,
-):
+async def test_a_question_is_a_tree_of_steps_with_calls_below_the_fan_out(spans: InMemorySpanExporter):
     made = router(connectors={"fast": Fixed("a b"), "slow": Slow("c"), "broken": Broken("")})
     async with made:
         context = await made.route("what?", limit=3)
@@ -122,9 +120,7 @@ async def test_nothing_of_a_question_is_in_a_span_unless_it_is_wanted(spans: InM
         spans.clear()
 
 
-async def test_a_span_of_the_program_is_the_parent_and_a_cached_answer_has_no_steps(
-    spans: InMemorySpanExporter,
-):
+async def test_the_span_of_the_program_is_the_parent_and_caches_have_no_steps(spans: InMemorySpanExporter):
     async with ContextRouter({}, connectors={"docs": Fixed("a")}) as made:
         own = trace.get_tracer_provider().get_tracer("program")
         with own.start_as_current_span("program") as program:

@@ -178,7 +178,9 @@ async def test_a_process_that_lost_its_turn_writes_no_more(monkeypatch: pytest.M
         lock = first._get_opened()[1]
         assert lock._renewal is not None
         await lock._renewal  # it ends when the turn is lost
-        with pytest.raises(SourceError, match=r"the turn of this one is over \((process \d+ on .*|another process) took it\)"):
+        with pytest.raises(
+            SourceError, match=r"the turn of this one is over \((process \d+ on .*|another process) took it\)"
+        ):
             await first.upsert([version("third", 2)])
         await first.end_turn()
         assert TURN in server.objects, "that of the other"

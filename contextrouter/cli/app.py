@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "checking.command:check",
     "settings": "settings:settings",
     "ingest": "ingest:ingest",
+    "embed": "embed:embed",
     "route": "route:route",
     "ask": "ask:ask",
     "plan": "plan:plan",

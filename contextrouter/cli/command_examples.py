@@ -8,6 +8,7 @@ EXAMPLES = {
     "check": "contextrouter check --settings my-folder/settings.toml",
     "settings": "contextrouter settings | less",
     "ingest": "contextrouter ingest documents --dry-run",
+    "embed": "contextrouter embed --model small",
     "route": 'contextrouter route "Who founded OpenAI?" --source library --limit 5',
     "ask": 'contextrouter ask "And when?" --after "Who founded OpenAI?"',
     "plan": 'contextrouter plan "What changed?" --since 2026-03-01 --json',

@@ -64,6 +64,7 @@ from contextrouter.contracts.kinds import (
     Writing,
     router_keys,
 )
+from contextrouter.contracts.vector_models import ChunkToEmbed, StoredModel, SupportsModels, VectorModels
 
 __all__ = [
     "CLARIFY",
@@ -79,6 +80,7 @@ __all__ = [
     "STRUCTURED_LEGS",
     "VERSION",
     "Abstention",
+    "ChunkToEmbed",
     "Completion",
     "Connector",
     "Embedder",
@@ -98,6 +100,7 @@ __all__ = [
     "Source",
     "Stage",
     "StageContext",
+    "StoredModel",
     "SupportsCrawl",
     "SupportsDegrees",
     "SupportsEntities",
@@ -111,6 +114,7 @@ __all__ = [
     "SupportsInspect",
     "SupportsMentions",
     "SupportsModel",
+    "SupportsModels",
     "SupportsNeighbours",
     "SupportsStatistics",
     "SupportsTenants",
@@ -121,6 +125,7 @@ __all__ = [
     "TermStatistics",
     "Thought",
     "Transform",
+    "VectorModels",
     "Writing",
     "legs_of",
     "router_keys",

@@ -33,12 +33,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     `vectors` maps a vector leg to one vector (or None) per chunk. `fingerprint` stands for the document's
     content and for how it was cut: equal fingerprints mean nothing has to be done again. Facts without labels
-    take the document's.
+    take the document's. `other_vectors` maps further models to their `vectors`, for a store that has those of
+    several.
     """
 
     document: Document
     chunks: Sequence[Document]
     vectors: Mapping[str, Sequence[Vector | None]] = {}
+    other_vectors: Mapping[str, Mapping[str, Sequence[Vector | None]]] = {}
     facts: Sequence[Fact] = ()
     fingerprint: str = ""
 

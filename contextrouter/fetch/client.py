@@ -19,9 +19,9 @@ from contextrouter.fetch.options import FetchOptions, secret_parts
 from contextrouter.fetch.response import Fetched, FetchFailed, FetchLate, FetchRequest, parse_retry_after
 from contextrouter.fetch.robots_cache import RobotsCache
 from contextrouter.fetch.ssrf import check_url, origin
-from contextrouter.fetch.trace_context import traceparent
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.threads import Threads
+from contextrouter.runtime.trace_context import traceparent
 
 if TYPE_CHECKING:
     from contextrouter.fetch.http_session import HttpResponse, HttpSession

@@ -5,6 +5,7 @@ from contextrouter.ingest.document_versions import SupportsVersions
 from contextrouter.ingest.forgetting import Removal, RemovedDocument, forget_documents
 from contextrouter.ingest.job import ingest
 from contextrouter.ingest.jobs import SupportsClear, SupportsRebuild, run
+from contextrouter.ingest.model_change import ModelReport, drop_model, embed, stored_models
 from contextrouter.ingest.orphans import Leftover, forget, leftovers
 from contextrouter.ingest.report import (
     Report,
@@ -21,6 +22,7 @@ from contextrouter.ingest.watch import watch
 
 __all__ = [
     "Leftover",
+    "ModelReport",
     "Removal",
     "RemovedDocument",
     "Report",
@@ -36,10 +38,13 @@ __all__ = [
     "SupportsSurvey",
     "SupportsTurns",
     "SupportsVersions",
+    "drop_model",
+    "embed",
     "forget",
     "forget_documents",
     "ingest",
     "leftovers",
     "run",
+    "stored_models",
     "watch",
 ]

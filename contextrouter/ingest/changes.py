@@ -49,7 +49,9 @@ class Changes:
         self.source, self.options, self.stored, self.progress = plugins.source, options, stored, progress
         self.report = progress.report
         self.surveyors = surveying(plugins.transforms)
-        self.configuration = configuration(plugins.transforms, plugins.embedder, plugins.store.vector_legs)
+        self.configuration = configuration(
+            plugins.transforms, plugins.embedder, plugins.store.vector_legs, plugins.fingerprint_model
+        )
         self.recipe = recipe_digest(self.configuration, options.labels)
         self.failure: Exception | None = None
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from contextrouter.contracts import Entry, SupportsModel, SupportsVectors
+from contextrouter.contracts import Embedder, Entry, SupportsModel, SupportsVectors
 from contextrouter.errors import IngestError
 from contextrouter.ingest.document_queue import PreparedDocument
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
@@ -27,6 +27,7 @@ class ChunkVectors:
 
     def __init__(self, plugins: JobPlugins, options: JobOptions) -> None:
         self.store, self.embedder, self.options = plugins.store, plugins.embedder, options
+        self.others = plugins.others
 
     async def announce_model(self) -> None:
         """Tell the store which model makes the vectors, so that it can refuse vectors of another model."""
@@ -45,26 +46,34 @@ class ChunkVectors:
         texts that were embedded.
         """
         entries = [document.entry for document in documents if document.entry]
+        if self.embedder is None:
+            return entries
         changed = [document.change.document for document in documents if document.change.stored]
-        vectors = await self._embed_legs(entries, changed, report)
+        vectors = await self._embed_legs(self.embedder, entries, changed, report)
+        others = {
+            further.model: await self._embed_legs(further, entries, changed, report)
+            for further in self.others
+        }
         result: list[Entry] = []
         start = 0
         for entry in entries:
             stop = start + len(entry.chunks)
-            legs = {leg: by_chunk[start:stop] for leg, by_chunk in vectors.items()}
-            result.append(msgspec.structs.replace(entry, vectors=legs))
+            legs = _part(vectors, start, stop)
+            other_legs = {model: _part(by_leg, start, stop) for model, by_leg in others.items()}
+            result.append(msgspec.structs.replace(entry, vectors=legs, other_vectors=other_legs))
             start = stop
         return result
 
     async def _embed_legs(
-        self, entries: Sequence[Entry], changed: Sequence[Document], report: Report
+        self, embedder: Embedder, entries: Sequence[Entry], changed: Sequence[Document], report: Report
     ) -> Mapping[str, Sequence[Vector | None]]:
         """Return leg -> the vectors of all chunks, in their order."""
-        if self.embedder is None:
-            return {}
         chunks = [chunk for entry in entries for chunk in entry.chunks]
-        stored = await self._load_vectors(changed, self.embedder.model)
-        return {leg: await self._embed_leg(leg, chunks, stored, report) for leg in self.store.vector_legs}
+        stored = await self._load_vectors(changed, embedder.model)
+        return {
+            leg: await self._embed_leg(embedder, leg, chunks, stored, report)
+            for leg in self.store.vector_legs
+        }
 
     async def _load_vectors(self, documents: Sequence[Document], model: str) -> VectorsByText:
         """Return the vectors that the store holds for the earlier versions of these documents."""
@@ -90,10 +99,9 @@ class ChunkVectors:
         return vectors
 
     async def _embed_leg(
-        self, leg: str, chunks: Sequence[Document], stored: VectorsByText, report: Report
+        self, embedder: Embedder, leg: str, chunks: Sequence[Document], stored: VectorsByText, report: Report
     ) -> list[Vector | None]:
         """Return one vector per chunk; None if the leg has no text. A call embeds at most `batch` texts."""
-        assert self.embedder is not None
         texts = [leg_text(leg, chunk) for chunk in chunks]
         vectors = [stored.get((leg, text)) if text else None for text in texts]
         positions = [index for index, text in enumerate(texts) if text and vectors[index] is None]
@@ -101,7 +109,7 @@ class ChunkVectors:
             part = positions[start : start + self.options.batch]
             try:
                 with containment():
-                    embeddings = await self.embedder.embed([texts[index] or "" for index in part])
+                    embeddings = await embedder.embed([texts[index] or "" for index in part])
             except Exception as error:  # earlier batches stay stored; nothing is removed
                 document = chunks[part[0]].parent or ""
                 raise IngestError(
@@ -116,3 +124,9 @@ class ChunkVectors:
             for index, vector in zip(part, embeddings, strict=True):
                 vectors[index] = vector
         return vectors
+
+
+def _part(
+    by_leg: Mapping[str, Sequence[Vector | None]], start: int, stop: int
+) -> dict[str, Sequence[Vector | None]]:
+    return {leg: vectors[start:stop] for leg, vectors in by_leg.items()}

@@ -61,16 +61,16 @@ def _without_emptied(
     folders = source.empty_folders if isinstance(source, SupportsEmptyFolders) and not options.remove else ()
     remaining = {tenant: list(ids) for tenant, ids in vanished.items()}
     for folder in folders:
-        kept = 0
+        stay = 0
         for tenant in remaining if named is None else {named} & remaining.keys():
             others = [id for id in remaining[tenant] if not id.startswith(f"{options.origin}:{folder}")]
-            kept += len(remaining[tenant]) - len(others)
+            stay += len(remaining[tenant]) - len(others)
             remaining[tenant] = others
-        if kept:
-            report.in_doubt += kept
+        if stay:
+            report.in_doubt += stay
             report.skip(
                 options.origin,
-                f"{folder} is empty now and had {kept} documents; they stay. If they are really gone, delete"
+                f"{folder} is empty now and had {stay} documents; they stay. If they are really gone, delete"
                 f" the folder, or run `contextrouter ingest {options.job or options.origin} --remove`.",
             )
     return remaining

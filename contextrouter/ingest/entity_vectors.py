@@ -6,7 +6,10 @@ An entity whose facts did not change keeps its vectors. What an interruption lea
 
 from __future__ import annotations
 
-from contextrouter.contracts import SupportsEntityVectors
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from contextrouter.contracts import SupportsEntityVectors, SupportsModels
 from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Report
@@ -15,26 +18,51 @@ from contextrouter.runtime.plugin_calls import containment
 
 
 async def embed_entities(plugins: JobPlugins, options: JobOptions, report: Report) -> None:
-    """Give the entities of a store their vectors, page by page. Raises IngestError when the embedder or the
-    store fails; the documents are stored by then.
+    """Give the entities of a store their vectors, of each of its models. Raises IngestError when an embedder
+    or the store fails; the documents are stored by then.
     """
     store, embedder = plugins.store, plugins.embedder
     if embedder is None or options.dry_run or not isinstance(store, SupportsEntityVectors):
         return
     try:
-        while True:
-            with containment():
-                texts = list(await store.entity_texts())
-            vectors: dict[str, Vector] = {}
-            for start in range(0, len(texts), options.batch):
-                part = texts[start : start + options.batch]
-                with containment():
-                    vectors.update(zip(part, await embedder.embed(part), strict=True))
-            with containment():
-                entities = await store.embed_entities(vectors)
-            if not entities:
-                return
-            report.embedded += len(texts)
-            report.entities += entities
+        texts, entities = await embed_pages(
+            store.entity_texts, store.embed_entities, embedder.embed, options.batch
+        )
+        report.embedded += texts
+        report.entities += entities
+        for further in plugins.others:
+            assert isinstance(store, SupportsModels)  # `others` are of its models
+            models = store.vector_models()
+            texts, _ = await embed_pages(
+                partial(models.entity_texts, further.model),
+                partial(models.embed_entities, further.model),
+                further.embed,
+                options.batch,
+            )
+            report.embedded += texts
     except Exception as error:  # the documents are stored; the next run goes on with the entities
         raise IngestError(f"Entities could not be embedded: {error}") from error
+
+
+async def embed_pages(
+    next_texts: Callable[[], Awaitable[Sequence[str]]],
+    keep: Callable[[Mapping[str, Vector]], Awaitable[int]],
+    embed: Callable[[list[str]], Awaitable[Sequence[Vector]]],
+    batch: int,
+) -> tuple[int, int]:
+    """Embed the texts of entities page by page; return how many texts and entities these were."""
+    embedded = count = 0
+    while True:
+        with containment():
+            texts = list(await next_texts())
+        vectors: dict[str, Vector] = {}
+        for start in range(0, len(texts), batch):
+            part = texts[start : start + batch]
+            with containment():
+                vectors.update(zip(part, await embed(part), strict=True))
+        with containment():
+            entities = await keep(vectors)
+        if not entities:
+            return embedded, count
+        embedded += len(texts)
+        count += entities

@@ -9,7 +9,7 @@ it recognises by their fingerprints the documents that are stored already.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import AsyncExitStack, aclosing, closing
 from datetime import UTC, datetime
 
 from contextrouter.contracts import Embedder, SupportsCrawl, SupportsUpsert, Transform
@@ -19,6 +19,7 @@ from contextrouter.ingest.changes import Change, Changes
 from contextrouter.ingest.chunk_vectors import ChunkVectors
 from contextrouter.ingest.deletion import delete_vanished
 from contextrouter.ingest.entity_vectors import embed_entities
+from contextrouter.ingest.job_models import add_models, among
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.report import Progress, Report, SupportsNotRead, SupportsProblems, SupportsSize
 from contextrouter.ingest.run_records import record_run
@@ -35,6 +36,7 @@ async def ingest(
     transforms: Sequence[Transform],
     embedder: Embedder | None,
     *,
+    others: Sequence[Embedder] = (),
     labels: Mapping[str, str] = {},
     origin: str,
     batch: int = 64,
@@ -47,13 +49,14 @@ async def ingest(
 ) -> Report:
     """Bring `store` in line with `source` and report what was done. All plugins are open.
 
-    `labels` (kind, trust, tenant, compartment, sensitivity) fill what documents lack and may only tighten.
-    `batch` is how many chunks are embedded and stored at a time. `dry_run` embeds and stores nothing, and
-    lists the changes. `rebuild` processes unchanged documents, too. Of the documents that the source no
-    longer has, at most a share `remove_at_most` of all is removed, and none if the source lists nothing;
-    `remove` confirms that so many are gone. If another run fills the store, this one waits up to `wait`
-    seconds. `progress` is called with the report so far, after every batch and several times a second
-    between. A document that fails is reported and skipped.
+    `others` are the embedders of further models whose vectors the store has. `labels` (kind, trust, tenant,
+    compartment, sensitivity) fill what documents lack and may only tighten. `batch` is how many chunks are
+    embedded and stored at a time. `dry_run` embeds and stores nothing, and lists the changes. `rebuild`
+    processes unchanged documents, too. Of the documents that the source no longer has, at most a share
+    `remove_at_most` of all is removed, and none if the source lists nothing; `remove` confirms that so many
+    are gone. If another run fills the store, this one waits up to `wait` seconds. `progress` is called with
+    the report so far, after every batch and several times a second between. A document that fails is
+    reported and skipped.
 
     Raises IngestError when the source fails (documents before are stored, nothing is removed), or when the
     embedder or the store fails; ValueError for an argument that makes no sense.
@@ -68,11 +71,12 @@ async def ingest(
         remove=remove,
         remove_at_most=remove_at_most,
     )
-    run = JobRun(plugins, options, progress)
-    if dry_run:
-        return await run.execute()
-    async with turn(store, origin, wait), loading(store, origin):
-        return await run.execute()
+    async with AsyncExitStack() as stack:
+        if not dry_run:
+            await stack.enter_async_context(turn(store, origin, wait))
+            await stack.enter_async_context(loading(store, origin))
+        plugins = await add_models(plugins, among(others), dry_run=dry_run)
+        return await JobRun(plugins, options, progress).execute()
 
 
 class JobRun:

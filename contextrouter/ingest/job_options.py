@@ -21,6 +21,8 @@ class JobPlugins(NamedTuple):
     store: SupportsUpsert
     transforms: Sequence[Transform]
     embedder: Embedder | None
+    others: Sequence[Embedder] = ()  # of further models whose vectors the store has
+    fingerprint_model: tuple[str, int] | None = None  # what fingerprints count in the place of the embedder's
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from contextrouter.contracts import Embedder, Plugin, SupportsCrawl, SupportsUpsert, Transform
+from contextrouter.contracts import Embedder, Plugin, StoredModel, SupportsCrawl, SupportsUpsert, Transform
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
 from contextrouter.router import ContextRouter
@@ -56,7 +56,7 @@ class Wiring:
         if not isinstance(store, SupportsUpsert):
             message = f"provider {job.to!r} cannot be filled; name a store such as `sqlite`."
             raise SettingsError([self.settings.problem(f"ingest.{name}.to", message)])
-        embedder = await self._embedder(store.embedder) if store.embedder else None
+        embedder = await self.embedder(store.embedder) if store.embedder else None
         transforms = [
             cast(Transform, await self.plugin(self.settings.transforms[transform]))
             for transform in job.transforms
@@ -87,7 +87,10 @@ class Wiring:
             raise SettingsError([self.settings.problem(f"ingest.{name}.from", message)])
         return str(path)
 
-    async def _embedder(self, name: str) -> Embedder:
+    async def embedder(self, name: str) -> Embedder:
+        """Return the open embedder of a name; "default" is the shipped one, unless it is defined. Raises
+        SettingsError for a name that none has.
+        """
         if ("embedder", name) in self.instances.all:
             await self.instances.ready("embedder", name)
             return self.instances.embedders[name]
@@ -96,6 +99,10 @@ class Wiring:
             defined = ", ".join(self.settings.embedders) or "none"
             raise SettingsError(f"Embedder {name!r} is not defined. Defined embedders: {defined}.")
         return cast(Embedder, await self.plugin(instance or _instance("embedder", name, "static", {})))
+
+    async def embedder_of(self, model: StoredModel) -> Embedder:
+        """Return the open embedder that a store notes for a model."""
+        return await self.embedder(model.embedder)
 
     async def plugin(self, instance: Instance) -> Plugin:
         """Return the open plugin of an instance. A disabled one answers no questions, but jobs can use it."""

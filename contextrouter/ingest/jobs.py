@@ -11,6 +11,7 @@ from contextrouter.contracts import SupportsCrawl, SupportsUpsert
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.bulk_load import loading
 from contextrouter.ingest.job import JobRun
+from contextrouter.ingest.job_models import add_models
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.preparation import LABELS
@@ -67,8 +68,7 @@ async def run(
     such a run removes nothing. If another run fills a store, this one waits up to `wait` seconds. `workers`
     is how many processes prepare and store documents (0: this one); None: those of the settings.
 
-    Raises SettingsError for a name, source or store that does not fit; IngestError if a source, embedder or
-    store fails.
+    Raises SettingsError for a name, source or store that does not fit, IngestError for one that fails.
     """
     how: dict[str, Any] = {"rebuild": rebuild, "dry_run": dry_run, "remove": remove, "batch": batch}
     if not isinstance(router, ContextRouter):
@@ -92,6 +92,7 @@ async def run(
         for name, job in jobs.items():
             options = _job_options(name, job, remove_at_most=router.settings.ingestion.remove_at_most, **how)
             filling = plugins[name]._replace(store=stores[job.to])
+            filling = await add_models(filling, wiring.embedder_of, dry_run=dry_run)
             runner = await runners.runner(name, job, filling, options)
             reports[name] = await JobRun(filling, options, _job_progress(progress, name), runner).execute()
     return reports

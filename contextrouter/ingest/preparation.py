@@ -126,9 +126,15 @@ def _stricter(levels: Sequence[str], level: str | None, limit: str) -> str:
     return max(level, limit, key=levels.index)
 
 
-def configuration(transforms: Sequence[Transform], embedder: Embedder | None, legs: Sequence[str]) -> str:
+def configuration(
+    transforms: Sequence[Transform],
+    embedder: Embedder | None,
+    legs: Sequence[str],
+    counted: tuple[str, int] | None = None,
+) -> str:
     """Return a digest of how documents are chunked and embedded: classes, constructor keywords, model, vector
-    legs.
+    legs. `counted` are the model and dimensions that count in the place of the embedder's: after a change of
+    model, the store has its vectors, and no document has to be read again.
 
     A keyword is read from the attribute of its name, with or without an underscore before it. A plugin counts
     by its class and model. Other values count if a settings file can hold them.
@@ -137,9 +143,9 @@ def configuration(transforms: Sequence[Transform], embedder: Embedder | None, le
         [type(transform).__module__, type(transform).__qualname__, _keywords(transform)]
         for transform in transforms
     ]
-    model = (
-        [embedder.model or type(embedder).__qualname__, embedder.dimensions] if embedder and legs else None
-    )
+    model: list[Any] | None = None
+    if embedder and legs:
+        model = list(counted or (embedder.model or type(embedder).__qualname__, embedder.dimensions))
     return _hash([steps, model, list(legs)])
 
 

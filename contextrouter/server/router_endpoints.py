@@ -67,11 +67,11 @@ async def route(exchange: Exchange) -> web.StreamResponse:
 
 async def _encode(context: Context, exchange: Exchange) -> bytes:
     """Return a context as JSON. A large one is encoded in a thread, while the event loop answers others."""
-    shown, detail = hide_errors(context, exchange.caller), exchange.body.detail
-    shown = follow(shown, exchange.caller, origin_of(exchange))
+    visible, detail = hide_errors(context, exchange.caller), exchange.body.detail
+    visible = follow(visible, exchange.caller, origin_of(exchange))
     if detail != "trace" and len(context.text) + len(context.question) < AT_ONCE:
-        return encode_json(plain(shown, detail))
-    return await work_aside(lambda: encode_json(plain(shown, detail)))
+        return encode_json(plain(visible, detail))
+    return await work_aside(lambda: encode_json(plain(visible, detail)))
 
 
 async def _stream(exchange: Exchange, request: Request) -> web.StreamResponse:
@@ -122,10 +122,10 @@ async def sources(exchange: Exchange) -> web.StreamResponse:
     server, caller = exchange.server, exchange.caller
     descriptions = []
     for name, source in server.router.instances.sources.items():
-        shown = _source(server.settings.sources[name], legs_of(source), caller)
-        if shown.excluded and caller.scope is not None:  # the labels of others are none of its business
-            shown = msgspec.structs.replace(shown, compartment=None, sensitivity=None)
-        descriptions.append(shown)
+        visible = _source(server.settings.sources[name], legs_of(source), caller)
+        if visible.excluded and caller.scope is not None:  # the labels of others are none of its business
+            visible = msgspec.structs.replace(visible, compartment=None, sensitivity=None)
+        descriptions.append(visible)
     scope = None if caller.scope is None else msgspec.to_builtins(caller.scope)
     routes = ["default", *(name for name in server.settings.routes if name != "default")]
     shown_sources = SourcesShown(

@@ -133,6 +133,11 @@ tokens = SignedTokens(Jwt(keys_file="key.pem", issuer="i", audience="a"))
 claims = {"iss": "i", "aud": "a", "sub": "anna", "exp": time.time() + 60, "ceiling": "internal"}
 assert tokens.verify(jwt.encode(claims, key, "EdDSA")).scope.ceiling == "internal"
 """
+TRACER = """
+from opentelemetry import trace
+from contextrouter.runtime.spans import tracer
+assert tracer() is None  # the interface alone sets no provider
+"""
 RAY = """
 import asyncio
 from contextlib import AsyncExitStack
@@ -155,6 +160,117 @@ Path("judged.jsonl").write_text('{"question": "otter", "relevant": ["a"]}\\n')
 command = ["contextrouter", "eval", "judged.jsonl", *sys.argv[1:]]
 subprocess.run(command, check=True)
 """
+FASTEMBED = """
+import asyncio
+from pathlib import Path
+
+from fastembed import TextEmbedding
+from fastembed.common.model_description import ModelSource, PoolingType
+
+from contextrouter.builtin.embedders import onnx_example
+from contextrouter.builtin.embedders.fastembed import FastEmbed
+from contextrouter.builtin.embedders.onnx import Onnx
+from contextrouter.testing import subject_of, verdict
+
+folder = Path("tiny")
+folder.mkdir()
+onnx_example.write_model(folder)
+(folder / "config.json").write_text('{"pad_token_id": 0}')
+(folder / "tokenizer_config.json").write_text('{"model_max_length": 64, "pad_token": "[PAD]"}')
+(folder / "special_tokens_map.json").write_text('{"pad_token": "[PAD]"}')
+source = ModelSource(hf="tiny/sines")
+TextEmbedding.add_custom_model(
+    model="tiny/sines", pooling=PoolingType.MEAN, normalization=True, sources=source, dim=8, model_file="model.onnx"
+)
+
+def make():
+    return FastEmbed(name="tiny/sines", path="tiny")
+
+broken = verdict(subject_of(FastEmbed, make)).broken
+assert not broken, broken
+
+async def vectors(embedder):
+    await embedder.open()
+    try:
+        return await embedder.embed(["the moon", "a longer text about the moon"])
+    finally:
+        await embedder.aclose()
+
+ours = asyncio.run(vectors(Onnx(path="tiny")))
+for embedder in (make(), FastEmbed(name="tiny/sines", path="tiny", batch_tokens=100)):
+    for mine, theirs in zip(ours, asyncio.run(vectors(embedder)), strict=True):
+        assert abs(mine - theirs).max() < 1e-6
+for embedder, said in (
+    (FastEmbed(name="no/such"), "not supported"),
+    (FastEmbed(name="tiny/sines", path="none"), "finds no folder 'none'"),
+    (FastEmbed(name="tiny/sines", path="tiny", dimensions=9), "at most 8"),
+    (FastEmbed(download=False), "download = true"),
+):
+    try:
+        asyncio.run(vectors(embedder))
+    except Exception as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError(said)
+"""
+SENTENCE_TRANSFORMERS = """
+import asyncio
+from pathlib import Path
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Pooling, Transformer
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from contextrouter.builtin.embedders import onnx_example
+from contextrouter.builtin.embedders.sentence_transformers import SentenceTransformers
+from contextrouter.testing import subject_of, verdict
+
+sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+BertModel(BertConfig(max_position_embeddings=64, **sizes)).save_pretrained("bert")
+tokenizer = Path(onnx_example.__file__).parents[2] / "data" / "static" / "tokenizer.json"
+BertTokenizerFast(tokenizer_file=str(tokenizer)).save_pretrained("bert")
+prompts = {"query": "ask: ", "document": "text: "}
+layers = [Transformer("bert", max_seq_length=64), Pooling(16, "mean")]
+SentenceTransformer(modules=layers, prompts=prompts, device="cpu").save("model")
+
+broken = verdict(subject_of(SentenceTransformers, lambda: SentenceTransformers(path="model"))).broken
+assert not broken, broken
+
+async def vectors(query, **keys):
+    embedder = SentenceTransformers(**keys)
+    await embedder.open()
+    try:
+        return embedder, (await embedder.embed(["the moon"], query=query))[0]
+    finally:
+        await embedder.aclose()
+
+reference = SentenceTransformer("model", device="cpu")
+for query, prompt, keys in (
+    (False, "text: ", {}),
+    (True, "ask: ", {}),
+    (True, "", {"query_prefix": ""}),
+    (False, "text: ", {"dimensions": 8}),
+):
+    row = reference.encode(["the moon"], prompt=prompt)[0][: keys.get("dimensions")]
+    embedder, vector = asyncio.run(vectors(query, path="model", **keys))
+    assert np.abs(row / np.linalg.norm(row) - vector).max() < 1e-6, keys
+    assert embedder.dimensions == len(row)
+Path("model/model.safetensors").unlink()
+import torch
+torch.save(reference[0].auto_model.state_dict(), "model/pytorch_model.bin")
+for keys, said in (
+    ({"path": "model"}, "safetensors"),
+    ({"path": "none"}, "finds no folder 'none'"),
+    ({"hub": "a/b", "download": False}, "download = true"),
+):
+    try:
+        asyncio.run(vectors(False, **keys))
+    except Exception as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError(said)
+"""
 SETTINGS = '[providers.memory]\ndocuments = [{ id = "a", content = "An otter swims." }]\n'
 
 Command = tuple[str, ...]
@@ -162,12 +278,15 @@ RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `c
     "cli": ("contextrouter", "route", "otter", "--text"),
     "sqlite": ("-c", PLUGINS, "providers/sqlite", "facts/sqlite"),
     "minilm": ("-c", PLUGINS, "embedders/minilm"),
+    "onnx": ("-c", PLUGINS, "embedders/onnx"),
+    "fastembed": ("-c", FASTEMBED),
+    "sentence-transformers": ("-c", SENTENCE_TRANSFORMERS),
     "cross-encoder": ("-c", PLUGINS, "stages/cross_encoder"),
     "static": ("-c", PLUGINS, "embedders/static"),
     "markdown": ("-c", PLUGINS, "transforms/headings", "transforms/chunk"),
     "rss": ("-c", PLUGINS, "connectors/rss"),
     "web": ("-c", PLUGINS, "connectors/web"),
-    "http": ("-c", PLUGINS, "connectors/http_api", "stages/api"),
+    "http": ("-c", PLUGINS, "connectors/http_api", "stages/api", "embedders/http"),
     "documents": ("-c", DOCUMENTS),
     "code": ("-c", PLUGINS, "transforms/code"),
     "language": ("-c", PLUGINS, "transforms/language", "interpreters/language"),
@@ -179,6 +298,7 @@ RUN: Mapping[str, Command] = {  # extra -> the arguments of its Python, or of `c
     "answer": ("-c", ANSWER),
     "mcp": ("-c", MCP),
     "jwt": ("-c", TOKEN),
+    "otel": ("-c", TRACER),
     "schemas": ("-c", SCHEMAS),
     "serve": ("-c", SERVE),
     "vertex": (

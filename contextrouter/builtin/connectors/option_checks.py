@@ -1,8 +1,8 @@
-"""Validation of constructor keywords: numbers with a minimum, and lists."""
+"""Validation of constructor keywords: numbers with a minimum, lists, and HTTP headers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def check_lists(owner: str, **lists: Sequence[str]) -> None:
@@ -17,3 +17,13 @@ def check_numbers(owner: str, minimum: float, **numbers: float) -> None:
     for name, value in numbers.items():
         if not minimum <= value < 1e9:
             raise ValueError(f"{owner}.{name} is {value!r}; give a number of at least {minimum}.")
+
+
+def check_headers(owner: str, headers: Mapping[str, str]) -> None:
+    """Raise ValueError for a header that cannot be sent."""
+    for name, value in headers.items():
+        if not name or not (name + value).isascii() or not (name + value).isprintable() or ":" in name:
+            raise ValueError(
+                f"{owner}.headers {name!r} cannot be sent; a name and a value of printable ASCII are"
+                " expected."
+            )

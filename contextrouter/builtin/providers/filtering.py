@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from contextrouter.builtin.providers.name_candidates import name_key
@@ -106,7 +107,8 @@ def labelled(document: Document, chunks: Sequence[Document]) -> list[Document]:
 
 def aligned(entry: Entry, legs: Sequence[str]) -> None:
     """Raise ValueError when an entry's vectors are of no leg in `legs`, or not one per chunk."""
-    for leg, vectors in entry.vectors.items():
+    by_model = (entry.vectors, *entry.other_vectors.values())
+    for leg, vectors in chain.from_iterable(by_leg.items() for by_leg in by_model):
         if leg not in legs:
             raise ValueError(
                 f"has vectors for the leg {leg!r}, which this store does not have; name an `embedder`"

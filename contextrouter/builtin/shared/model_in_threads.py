@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from contextrouter.contracts import Plugin
 from contextrouter.errors import ContractError, MissingDependency
+from contextrouter.runtime.import_order import import_alone
 from contextrouter.runtime.threads import Threads
 
 M = TypeVar("M")
@@ -41,6 +42,8 @@ class ModelInThreads(Plugin, Generic[M]):
                 raise MissingDependency(package, self.extra, what=self.label)
         pool = Threads(self.threads, self.extra)
         try:
+            if "numpy" in self.packages:
+                await pool.run(import_alone, "numpy")
             self._loaded = await pool.run(self.load)
         except BaseException:
             pool.close()

@@ -11,6 +11,7 @@ from contextrouter.contracts import SupportsFetch
 from contextrouter.errors import ContextRouterError
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.report import SupportsSize
+from contextrouter.ingest.runners.choice import Runners
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import containment, text_of
@@ -53,6 +54,7 @@ async def check_jobs(router: ContextRouter) -> AsyncIterator[CheckFinding]:
 
 async def _check_job(wiring: Wiring, name: str, job: Job) -> tuple[str, str]:
     plugins = await wiring.plugins(name, job)
+    Runners(wiring.router, wiring.stack).check({name: job}, {name: plugins})
     detail = f"{job.source} into {job.to}"
     connector = wiring.settings.connectors.get(job.source)
     if connector is not None and connector.keys.enabled and not connector.keys.live:

@@ -107,7 +107,7 @@ class Runners:
         jobs = {
             name: tables["ingest"][name]
             for name, job in self.settings.ingest.items()
-            if not any(self._by_hand(kind, other) for kind, other in _needed(self.settings, job))
+            if not any(self._by_hand(*key) for key in _needed(self.settings, job))
         }
         zone: Mapping[str, Any] = tables.get("rag", {})
         inherited = {key: zone[key] for key in INHERITED if key in zone}

@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 
 from contextrouter.errors import ContextRouterError, IngestError
 from contextrouter.ingest.changes import Change
+from contextrouter.ingest.job_models import add_models
 from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.report import Progress
@@ -71,7 +72,9 @@ class Worker:
     async def _runner(self, name: str, options: JobOptions) -> LocalRunner:
         if name not in self._runners:
             job = self._router.settings.ingest[name]
-            runner = LocalRunner(await self._wiring.filling(name, job, _NoSource()), options)
+            plugins = await self._wiring.filling(name, job, _NoSource())
+            plugins = await add_models(plugins, self._wiring.embedder_of, dry_run=options.dry_run)
+            runner = LocalRunner(plugins, options)
             await runner.vectors.announce_model()
             self._runners[name] = runner
         return self._runners[name]

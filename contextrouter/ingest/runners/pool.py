@@ -1,7 +1,7 @@
 """A pool of workers: sends them documents in batches, and sends them again when a worker dies.
 
-A store reslots a document whole, so work that is done twice leaves the same rows. A document that ends its
-worker again and again is reported, and the others are stored.
+A store replaces a document as a whole, so work that is done twice leaves the same rows. A document that ends
+its worker again and again is reported, and the others are stored.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ async def _group_changes(
     async for change in changes:
         try:
             item = Item(change.document.id, encode_change(change))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
             progress.report.skip(change.document.id, f"{type(error).__name__}: {error}")
             continue
         size = len(change.document.content)

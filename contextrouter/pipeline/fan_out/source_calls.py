@@ -15,7 +15,6 @@ from typing import Any
 
 from contextrouter.contracts import MENTIONS, STRUCTURED_LEGS, Embedder, Partial, Source, SupportsMentions
 from contextrouter.errors import ContextRouterError, ContractError, PluginError, SourceTimeout
-from contextrouter.fetch.trace_context import traceparent
 from contextrouter.filters import own_filters
 from contextrouter.model import (
     Call,
@@ -44,6 +43,7 @@ from contextrouter.runtime.abandoned_calls import AbandonedCalls
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
 from contextrouter.runtime.spans import current_traceparent
+from contextrouter.runtime.trace_context import traceparent
 
 MARGIN = 0.05
 """Share of the time left that a source is told not to use, at most 50 ms, so that it can hand over what it

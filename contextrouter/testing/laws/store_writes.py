@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from contextrouter.contracts import SupportsTenants, SupportsUpsert, SupportsVersion
+from contextrouter.contracts import SupportsFingerprintPages, SupportsTenants, SupportsUpsert, SupportsVersion
 from contextrouter.model import Document
 from contextrouter.scope import SHARED
 from contextrouter.testing import measure
@@ -21,6 +21,11 @@ WRITE_STALL = 0.2
 @runtime_checkable
 class VersionedStore(SupportsUpsert, SupportsVersion, Protocol):
     """A store that can say whether its content changed."""
+
+
+@runtime_checkable
+class PagedStore(SupportsUpsert, SupportsFingerprintPages, Protocol):
+    """A store that lists its fingerprints page by page."""
 
 
 @runtime_checkable
@@ -111,6 +116,25 @@ async def fingerprints_are_those_stored(subject: Subject) -> None:
             raise Broken(f"fingerprints of no tenant, 'acme' and 'none' are {shorten(fingerprints, 200)}")
 
 
+@law_of(PagedStore)
+async def pages_list_every_fingerprint_once(subject: Subject) -> None:
+    """fingerprint_pages() lists each document of each tenant once, with the fingerprint of fingerprints()."""
+    async with subject.open_plugin() as plugin:
+        documents = [Document(id=id, content=WORD, tenant=t) for id in ("a", "b") for t in (None, "acme")]
+        entries = [
+            store_entry(subject, plugin, document, fingerprint=str(n)) for n, document in enumerate(documents)
+        ]
+        await plugin.upsert(entries)
+        listed = [row async for page in plugin.fingerprint_pages() for row in page]
+        expected = [
+            (tenant, id, fingerprint)
+            for tenant in (None, "acme")
+            for id, fingerprint in (await plugin.fingerprints(tenant)).items()
+        ]
+        if sorted(listed, key=str) != sorted(expected, key=str):
+            raise Broken(f"fingerprint_pages() lists {shorten(listed, 200)}, not {shorten(expected, 200)}")
+
+
 @law_of(SupportsUpsert)
 async def tenants_keep_documents_apart(subject: Subject) -> None:
     """The same id in two tenants is two documents: a write or delete in one tenant leaves the other."""
@@ -191,6 +215,7 @@ LAWS: tuple[Law, ...] = (
     upsert_again_changes_no_answer,
     upsert_of_nothing_is_harmless,
     fingerprints_are_those_stored,
+    pages_list_every_fingerprint_once,
     tenants_keep_documents_apart,
     tenants_are_those_with_documents,
     deleted_is_gone,

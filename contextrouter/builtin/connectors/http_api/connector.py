@@ -16,7 +16,7 @@ from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.example_site import HOST, ExampleSite
 from contextrouter.builtin.connectors.http_api.field_mapping import FieldMapping
 from contextrouter.builtin.connectors.matching import matches
-from contextrouter.builtin.connectors.option_checks import check_numbers
+from contextrouter.builtin.connectors.option_checks import check_headers, check_numbers
 from contextrouter.contracts import Connector, Partial
 from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.fetch import JSON, Fetcher, FetchFailed, FetchKeys, FetchOptions, check_url
@@ -81,7 +81,7 @@ class HttpApi(Connector):
         check_numbers("HttpApi", 0, per_minute=per_minute)
         _check_effect(method, body, fields)
         _check_pagination(max_pages, url_template.placeholders([url, parameters, body]), next_url)
-        _check_headers(headers)
+        check_headers("HttpApi", headers)
         self._url, self._method, self._parameters = url, method, parameters
         self._headers, self._body = headers, body
         self._mapping = FieldMapping(results, fields, document_kind, markup)
@@ -304,12 +304,3 @@ def _check_pagination(max_pages: int, names: Collection[str], next_url: str) -> 
         raise ValueError(
             "HttpApi.max_pages has no effect: put {page}, {offset} or {cursor} into it, or give `next_url`."
         )
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        if not name or not (name + value).isascii() or not (name + value).isprintable() or ":" in name:
-            raise ValueError(
-                f"HttpApi.headers {name!r} cannot be sent; a name and a value of printable ASCII are"
-                " expected."
-            )

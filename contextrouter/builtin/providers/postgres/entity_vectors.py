@@ -34,12 +34,13 @@ NO_VECTORS = "Store has no vectors of entities; run `contextrouter ingest`, whic
 _LABELS = "f.tenant, f.compartment, f.sensitivity"
 _WITHOUT = (
     f"(SELECT DISTINCT f.{{0}} AS key, {_LABELS} FROM facts f WHERE f.{{0}} <> '' AND NOT EXISTS (SELECT FROM"
-    f" entities e WHERE (e.key, e.tenant, e.compartment, e.sensitivity) = (f.{{0}}, {_LABELS})) LIMIT $1)"
+    " entities{1} e WHERE (e.key, e.tenant, e.compartment, e.sensitivity) ="
+    f" (f.{{0}}, {_LABELS})) LIMIT $1)"
 )
 
 
 async def nearest(
-    connection: Connection, vector: Vector, query: Query, threshold: float
+    connection: Connection, vector: Vector, query: Query, threshold: float, suffix: str = ""
 ) -> list[EntityMatch]:
     """The entities in scope with a cosine of `threshold` or more, nearest first, then by name.
 
@@ -47,7 +48,7 @@ async def nearest(
     """
     if not await schema.has_entities(connection):
         raise SourceError(NO_TABLE)
-    if not await _has_vectors(connection, query):
+    if not await _has_vectors(connection, query, suffix):
         raise SourceError(NO_VECTORS)
     hint = unit(vector)
     if hint is None:
@@ -58,29 +59,29 @@ async def nearest(
     minimum, limit = values.bound(threshold, "float8"), values.bound(max(query.limit, 0), "bigint")
     cosine = f"round(max(-(e.vector <#> {direction}::vector))::numeric, 6)::float8"
     rows = await connection.fetch(
-        f"SELECT e.name, {cosine} AS cosine FROM entities e WHERE e.vector IS NOT NULL AND {access} GROUP BY"
-        f' e.name HAVING {cosine} >= {minimum} ORDER BY 2 DESC, e.name COLLATE "C" LIMIT {limit}',
+        f"SELECT e.name, {cosine} AS cosine FROM entities{suffix} e WHERE e.vector IS NOT NULL AND {access}"
+        f' GROUP BY e.name HAVING {cosine} >= {minimum} ORDER BY 2 DESC, e.name COLLATE "C" LIMIT {limit}',
         *values,
     )
     return [EntityMatch(name=row["name"], cosine=min(row["cosine"], 1.0)) for row in rows]
 
 
-async def _has_vectors(connection: Connection, query: Query) -> bool:
+async def _has_vectors(connection: Connection, query: Query, suffix: str) -> bool:
     """Whether entities in scope have vectors, or there is none that needs them."""
     values = Values()
     entities, facts = (visible(query.scope, table, values) or "true" for table in "ef")
     sql = (
-        f"SELECT EXISTS (SELECT FROM entities e WHERE {entities}) OR NOT EXISTS (SELECT FROM facts f WHERE"
-        f" {facts})"
+        f"SELECT EXISTS (SELECT FROM entities{suffix} e WHERE {entities}) OR NOT EXISTS (SELECT FROM facts f"
+        f" WHERE {facts})"
     )
     return bool(await connection.fetchval(sql, *values))
 
 
-async def without_vectors(connection: Connection, limit: int) -> list[EntityTexts]:
+async def without_vectors(connection: Connection, limit: int, suffix: str = "") -> list[EntityTexts]:
     """About `limit` entities that have no vectors, with the texts they need."""
     if not await schema.has_entities(connection):
         return []
-    subjects, objects = (_WITHOUT.format(column) for column in ("subject_key", "object_key"))
+    subjects, objects = (_WITHOUT.format(column, suffix) for column in ("subject_key", "object_key"))
     keys = await connection.fetch(f"{subjects} UNION {objects}", limit)
     entities = [(row["key"], (row["tenant"], row["compartment"], row["sensitivity"])) for row in keys]
     rows = await connection.fetch(
@@ -92,17 +93,23 @@ async def without_vectors(connection: Connection, limit: int) -> list[EntityText
     return describe_entities(entities, (StoredFact(*tuple(row)) for row in rows))
 
 
-async def insert(connection: Connection, limit: int, vectors: Mapping[str, Vector]) -> int:
+async def without_vectors_of(connection: Connection, limit: int, model: tuple[str, int]) -> list[EntityTexts]:
+    """As `without_vectors`, in the place of a model's vectors."""
+    return await without_vectors(connection, limit, await schema.suffix_of(connection, *model))
+
+
+async def insert(connection: Connection, limit: int, vectors: Mapping[str, Vector], suffix: str = "") -> int:
     """Keep the vectors of entities that have none and whose texts are all in `vectors`; return how many those
     are.
     """
-    entities = ready_rows(await without_vectors(connection, limit), vectors)
+    entities = ready_rows(await without_vectors(connection, limit, suffix), vectors)
     rows: list[tuple[Any, ...]] = []
     for entity, texts in entities:
         units: Sequence[Any] = [row for vector in texts if (row := unit(vector)) is not None] or [None]
         rows += [(entity.key, *entity.labels, n, clean(entity.name), v) for n, v in enumerate(units)]
     await connection.executemany(
-        "INSERT INTO entities VALUES ($1, $2, $3, $4, $5, $6, $7::real[]::vector) ON CONFLICT DO NOTHING",
+        f"INSERT INTO entities{suffix} VALUES ($1, $2, $3, $4, $5, $6, $7::real[]::vector)"
+        " ON CONFLICT DO NOTHING",
         rows,
     )
     return len(entities)
@@ -113,11 +120,11 @@ async def forget_entities(connection: Connection, keys: Iterable[str]) -> None:
     another in a circle. Call inside a write transaction.
     """
     names = sorted(set(keys))
-    if not names or not await schema.has_entities(connection):
-        return
-    await connection.execute(
-        "DELETE FROM entities e USING (SELECT key, tenant, compartment, sensitivity, place FROM entities"
-        " WHERE key = ANY ($1::text[]) ORDER BY 1, 2, 3, 4, 5 FOR UPDATE) g WHERE (e.key, e.tenant,"
-        " e.compartment, e.sensitivity, e.place) = (g.key, g.tenant, g.compartment, g.sensitivity, g.place)",
-        names,
-    )
+    for suffix in await schema.entity_places(connection) if names else ():
+        await connection.execute(
+            f"DELETE FROM entities{suffix} e USING (SELECT key, tenant, compartment, sensitivity, place FROM"
+            f" entities{suffix} WHERE key = ANY ($1::text[]) ORDER BY 1, 2, 3, 4, 5 FOR UPDATE) g WHERE"
+            " (e.key, e.tenant, e.compartment, e.sensitivity, e.place) = (g.key, g.tenant, g.compartment,"
+            " g.sensitivity, g.place)",
+            names,
+        )

@@ -20,6 +20,7 @@ from contextrouter.builtin.providers.postgres.error_messages import NoStore
 from contextrouter.builtin.providers.postgres.index_tuning import GIN, Wanted
 from contextrouter.builtin.providers.postgres.vector_leg import near_index
 from contextrouter.builtin.providers.postgres.write import LEGS
+from contextrouter.builtin.providers.vector_slots import FIRST, SECOND
 from contextrouter.errors import SourceError
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ async def begin(pool: Pool, options: BulkLoad, documents: int | None) -> bool:
                 return False
             await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
             await schema.keep_note(connection, _NOTE, datetime.now(UTC).isoformat(timespec="seconds"))
-            for name in (*map(near_index, LEGS), *GIN):
+            columns = (leg + suffix for suffix in (FIRST, SECOND) for leg in LEGS)
+            for name in (*map(near_index, columns), *GIN):
                 await connection.execute(f"DROP INDEX IF EXISTS {name}")
     except NoStore:
         raise
@@ -101,7 +103,6 @@ async def end(pool: Pool, options: BulkLoad, target: Wanted) -> None:
         async with pool.transaction() as connection:
             if not await left_out(connection):
                 return
-            size = int(await schema.read_meta(connection, "dimensions") or 0)
             needed = await index_tuning.missing(connection, target)
     except NoStore:
         return
@@ -110,7 +111,7 @@ async def end(pool: Pool, options: BulkLoad, target: Wanted) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             for change in needed:
-                sql = index_tuning.first_statement(pool, change, size, target)
+                sql = index_tuning.first_statement(pool, change, target)
                 tasks.create_task(_build(pool, options, sql, at_once))
     except* SourceError as errors:
         raise errors.exceptions[0] from errors.exceptions[0].__cause__

@@ -20,6 +20,7 @@ from contextrouter.builtin.providers.postgres.vector_leg import (
     near_index,
 )
 from contextrouter.builtin.providers.postgres.write import LEGS
+from contextrouter.builtin.providers.vector_slots import EMPTY, Slot
 from contextrouter.errors import SourceError
 from contextrouter.text.bm25 import K1, B
 
@@ -58,11 +59,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One index that should be another: why, and the definition of the new one ("": none)."""
+    """One index that should be another: why, the definition of the new one ("": none), and the length of its
+    vectors. `leg` is the column, such as "vector_2" for those of a second model.
+    """
 
     leg: str
     reason: str
     definition: str
+    size: int = 0
     index: str = ""  # its name, where it is not that of a vector leg
     absent: bool = False  # there is none at all
 
@@ -156,12 +160,12 @@ async def missing(connection: Connection, target: Wanted) -> list[Change]:
     return [item for item in await changes(connection, target) if item.absent]
 
 
-def first_statement(pool: Pool, needed: Change, size: int, target: Wanted) -> str:
+def first_statement(pool: Pool, needed: Change, target: Wanted) -> str:
     """The statement that builds an index that is not there, inside a transaction."""
     at = (f'"{pool.schema}"', pool.extension)
     if needed.name in GIN:
         return f"CREATE INDEX {needed.name} ON {at[0]}.chunks USING {needed.definition}"
-    return index_sql(needed.leg, size, needed.definition, target.precision, at=at)
+    return index_sql(needed.leg, needed.size, needed.definition, target.precision, at=at)
 
 
 async def _state(connection: Connection, name: str) -> tuple[str, bool | None]:
@@ -176,12 +180,10 @@ async def _state(connection: Connection, name: str) -> tuple[str, bool | None]:
 
 async def changes(connection: Connection, target: Wanted, *, ranks: bool = False) -> list[Change]:
     """What should change for the present number of rows; `ranks`: pg_textsearch is there to be used."""
-    size = int(await schema.read_meta(connection, "dimensions") or 0)
-    needed = []
-    for leg in LEGS:
-        rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
-        definition, valid = await _state(connection, near_index(leg))
-        needed.append(change(leg, rows, size, definition, valid is not False, target))
+    needed: list[Change | None] = []
+    for slot in await schema.slots(connection) or [EMPTY]:
+        if not slot.filling:  # its index is built when it is whole
+            needed += await changes_at(connection, target, slot)
     for name, definition in GIN.items():
         _, valid = await _state(connection, name)
         if not valid:
@@ -196,17 +198,27 @@ async def changes(connection: Connection, target: Wanted, *, ranks: bool = False
     return [item for item in needed if item is not None]
 
 
+async def changes_at(connection: Connection, target: Wanted, slot: Slot) -> list[Change]:
+    """What should change in the indexes of one place for vectors."""
+    needed: list[Change] = []
+    for leg in (leg + slot.suffix for leg in LEGS):
+        rows = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {leg} IS NOT NULL")
+        definition, valid = await _state(connection, near_index(leg))
+        item = change(leg, rows, slot.dimensions, definition, valid is not False, target)
+        if item is not None:
+            needed.append(msgspec.structs.replace(item, size=slot.dimensions))
+    return needed
+
+
 async def apply(pool: Pool, needed: list[Change], target: Wanted) -> None:
     """Make the changes one after the other, each built beside the old index; searches and writes go on
     meanwhile.
 
     Raises SourceError when Postgres refuses; what it left half-built is taken for broken the next time.
     """
-    async with pool.transaction() as connection:
-        size = int(await schema.read_meta(connection, "dimensions") or 0)
     async with pool.alone() as connection:
         for item in needed:
-            for statement in _statements(pool, item, size, target.precision):
+            for statement in _statements(pool, item, item.size, target.precision):
                 await connection.execute(statement)
         await connection.execute(f'ANALYZE "{pool.schema}".chunks')
 

@@ -20,6 +20,7 @@ from contextrouter.builtin.providers.postgres.filter import (
     visible,
 )
 from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.builtin.providers.vector_slots import of_model
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import SHARED, Scope
@@ -49,10 +50,11 @@ async def fetch_documents(connection: Connection, ids: Sequence[str], scope: Sco
 async def embedded(
     connection: Connection, ids: Sequence[str], tenant: str, model: str, legs: Sequence[str]
 ) -> list[tuple[Document, Mapping[str, Vector]]]:
-    """The chunks of documents with their vectors; none when the store was filled by another model."""
-    if await connection.fetchval("SELECT value FROM meta WHERE key = 'model'") != model:
+    """The chunks of documents with their vectors of a model; none when other models filled the store."""
+    slot = of_model(await schema.slots(connection), model)
+    if slot is None:
         return []
-    columns = ", ".join(f"{leg}::text AS {leg}" for leg in legs)
+    columns = ", ".join(f"{leg}{slot.suffix}::text AS {leg}" for leg in legs)
     rows = await connection.fetch(
         f"SELECT payload, {columns} FROM chunks WHERE owner = $1 AND document = ANY ($2)",
         clean(tenant),

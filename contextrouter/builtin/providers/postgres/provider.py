@@ -35,6 +35,7 @@ from contextrouter.builtin.providers.postgres.job_run_cache import JobRunCache
 from contextrouter.builtin.providers.postgres.maintenance import Maintained
 from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
+from contextrouter.builtin.providers.postgres.vector_models import PostgresModels
 from contextrouter.builtin.providers.sqlite.write import document
 from contextrouter.contracts import EntityMatch, Entry, LinkDegrees, TermStatistics
 from contextrouter.errors import SourceError
@@ -68,6 +69,7 @@ class Postgres(Maintained):
     """
 
     _model: tuple[str, int] = ("", 0)
+    _suffix = ""  # the place of its vectors
     _examples: tuple[Entry, ...] = ()
 
     def __init__(
@@ -134,9 +136,7 @@ class Postgres(Maintained):
         return store
 
     async def open(self) -> None:
-        """Connect. Raises MissingDependency, and SourceError when there is no server, or the schema is of a
-        newer version.
-        """
+        """Connect. Raises MissingDependency, and SourceError without a server or for a newer schema."""
         await self.pool.open(self)
         try:
             async with self.pool.transaction() as connection:
@@ -160,11 +160,15 @@ class Postgres(Maintained):
     async def embedded_by(self, model: str, dimensions: int) -> None:
         """Say which model's vectors this store is asked and filled with, and how long they are.
 
-        Raises SourceError at once, and from then on at each search and upsert, when another model filled the
-        store.
+        Raises SourceError at once, and from then on at each search and upsert, when other models filled the
+        store, or vectors of this one are missing.
         """
         self._model = (model, dimensions)
-        await self.pool.answer(lambda c: write.refuse_other_model(c, model, dimensions), missing=None)
+        self._suffix = await self.pool.answer(lambda c: schema.suffix_of(c, model, dimensions), missing="")
+
+    def vector_models(self) -> PostgresModels:
+        """Return the models whose vectors are here."""
+        return PostgresModels(self.pool, self._wanted)
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return chunks, best first; text scores are like BM25 (0 or more), vector scores cosines in [-1, 1].
@@ -179,7 +183,7 @@ class Postgres(Maintained):
             if query.leg == "text":
                 rows = await self._by_words(connection, query, question)
             else:
-                rows = await vector_leg.search(
+                rows, self._suffix = await vector_leg.search(
                     connection,
                     query,
                     question.without_phrases(),
@@ -202,10 +206,11 @@ class Postgres(Maintained):
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
         model = self._model[0] if self.embedder else None
-        asked = (connection, query, question, self._words)
-        if self._ranks and (rows := await text_leg.search_index(*asked, self.pool.schema, model)):
+        arguments = (connection, query, question, self._words)
+        vectors = (model, self._suffix)
+        if self._ranks and (rows := await text_leg.search_index(*arguments, self.pool.schema, *vectors)):
             return rows
-        return await text_leg.search(*asked, self._weights, self._factor, model)
+        return await text_leg.search(*arguments, self._weights, self._factor, *vectors)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
@@ -222,16 +227,14 @@ class Postgres(Maintained):
         async with self.pool.transaction(write=True) as connection:
             await schema.keep_note(connection, "text_search", self._words.note)
             self._words.refuse_others(await schema.read_meta(connection, "text_search"))
-            first = await write.note_dimensions(connection, rows, *self._model)
-            if first and not await index_building.left_out(connection):
-                for sql in index_tuning.first_indexes(first, self._wanted):
+            size = await write.note_dimensions(connection, rows, *self._model)
+            if size and not await index_building.left_out(connection):
+                for sql in index_tuning.first_indexes(size, self._wanted):
                     await connection.execute(sql)
-            await write.upsert(connection, rows)
+            await write.upsert(connection, rows, *self._model)
 
     async def take_turn(self) -> str:
-        """Take the one turn at filling this schema, if nobody has it: "". Else say who has, and since
-        when.
-        """
+        """Take the one turn at filling this schema: "". Else say who has it, and since when."""
         return await self._ingest_lock.acquire()
 
     async def end_turn(self) -> None:
@@ -276,12 +279,10 @@ class Postgres(Maintained):
         )
 
     async def delete(self, ids: Sequence[str], tenant: str | None = None) -> int:
-        """Remove documents of one tenant with all that belongs to them, durably; return how many there
-        were.
-        """
-        wanted = [id for id in dict.fromkeys(ids) if id == clean(id)]
+        """Remove documents of one tenant and what belongs to them, durably; return how many there were."""
+        valid = [id for id in dict.fromkeys(ids) if id == clean(id)]
         return await self.pool.answer(
-            lambda c: write.delete(c, wanted, clean(tenant or "")), missing=0, write=True
+            lambda c: write.delete(c, valid, clean(tenant or "")), missing=0, write=True
         )
 
     async def clear(self) -> None:
@@ -310,9 +311,7 @@ class Postgres(Maintained):
             return await lookup.link_degrees(connection, ids, scope, self._means)
 
     async def mentions(self, query: Query) -> Sequence[Hit]:
-        """Return a chunk of each document whose facts or key phrases name an entity of the query, or of its
-        text; as in `sqlite`.
-        """
+        """Return a chunk of each document that names an entity of the query; as in `sqlite`."""
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             question = await self._words.query_terms(connection, query)
             hits = await mentions_leg.find_mentions(connection, query, question.without_phrases())
@@ -333,8 +332,8 @@ class Postgres(Maintained):
         SourceError where there are no vectors of entities.
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
-            await write.refuse_other_model(connection, *self._model)
-            return await entity_vectors.nearest(connection, vector, query, threshold)
+            suffix = await schema.suffix_of(connection, *self._model)
+            return await entity_vectors.nearest(connection, vector, query, threshold, suffix)
 
     async def entity_texts(self) -> Sequence[str]:
         """Return the distinct texts about the next entities that have no vectors."""
@@ -346,14 +345,16 @@ class Postgres(Maintained):
         if not await self._without_vectors(1):
             return 0
         async with self.pool.transaction(write=True) as connection:
-            await write.refuse_other_model(connection, *self._model)
-            count = await entity_vectors.insert(connection, PAGE, vectors)
+            suffix = await schema.suffix_of(connection, *self._model)
+            count = await entity_vectors.insert(connection, PAGE, vectors, suffix)
             await write.note_change(connection)  # last, as in an upsert: its row is held until the commit
         return count
 
     async def _without_vectors(self, limit: int) -> list[EntityTexts]:
         none: list[EntityTexts] = []
-        return await self.pool.answer(lambda c: entity_vectors.without_vectors(c, limit), missing=none)
+        return await self.pool.answer(
+            lambda c: entity_vectors.without_vectors_of(c, limit, self._model), missing=none
+        )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
         """Count documents by the values of fields (kind, labels, …) or metadata keys, over all the query lets

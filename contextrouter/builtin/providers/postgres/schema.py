@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from contextrouter.builtin.providers.vector_slots import FIRST, SECOND, Slot, choose, note_keys, read_slots
 from contextrouter.errors import SourceError
 
 if TYPE_CHECKING:
@@ -129,6 +130,26 @@ CREATE POLICY scope ON {table} USING ({everything} OR ({rule}));
 """
 
 
+_SECOND_PLACE = """
+ALTER TABLE chunks ADD COLUMN IF NOT EXISTS vector_2 vector, ADD COLUMN IF NOT EXISTS keywords_2 vector,
+  ADD COLUMN IF NOT EXISTS embedded boolean, ADD COLUMN IF NOT EXISTS embedded_2 boolean;
+CREATE TABLE entities_2 (LIKE entities INCLUDING ALL);
+DO $$
+DECLARE granted record;
+BEGIN
+  FOR granted IN SELECT grantee, privilege_type FROM information_schema.role_table_grants
+    WHERE table_schema = current_schema() AND table_name = 'entities' AND grantee <> current_user
+  LOOP
+    EXECUTE format('GRANT %s ON entities_2 TO %s', granted.privilege_type,
+      CASE granted.grantee WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(granted.grantee) END);
+  END LOOP;
+END $$;
+"""
+MAKE_SECOND = _SECOND_PLACE + _wall("entities_2", "tenant", labelled=True)
+"""What a store gets at its first change of model: columns and a table for the vectors of the second one, and
+for each place a mark of the chunks that were embedded, whether they have vectors or none.
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _FIRST
     + "".join(_wall(table, "tenant", labelled=True) for table in LABELLED)
@@ -157,7 +178,28 @@ async def version(connection: Connection) -> int:
 
 async def has_entities(connection: Connection) -> bool:
     """Whether the schema has a table for vectors of entities: version 3 has none."""
-    return await connection.fetchval("SELECT to_regclass('entities')") is not None
+    return bool(await entity_places(connection))
+
+
+async def entity_places(connection: Connection) -> list[str]:
+    """The places for vectors that have a table for those of entities; the second one has it since a change of
+    model.
+    """
+    rows = await connection.fetch(
+        "SELECT s FROM unnest($1::text[]) s WHERE to_regclass('entities' || s) IS NOT NULL", [FIRST, SECOND]
+    )
+    return [row["s"] for row in rows]
+
+
+async def slots(connection: Connection) -> list[Slot]:
+    """The places for vectors that are in use."""
+    rows = await connection.fetch("SELECT key, value FROM meta WHERE key = ANY ($1::text[])", note_keys())
+    return read_slots(dict(rows))
+
+
+async def suffix_of(connection: Connection, model: str, dimensions: int) -> str:
+    """The place that answers the questions of a model. Raises SourceError."""
+    return choose(await slots(connection), model, dimensions).suffix
 
 
 async def migrate(pool: Pool) -> list[int]:

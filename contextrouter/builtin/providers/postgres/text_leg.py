@@ -60,14 +60,14 @@ def rank_weights(title: float, path: float, body: float) -> tuple[list[float], f
     return [0.0, body, path, title], most / _FIRST
 
 
-def _sent(model: str | None, values: Values) -> str:
-    """The vector of a chunk as pgvector sends it, where `model`, which the settings name, filled the store;
+def _sent(model: str | None, suffix: str, values: Values) -> str:
+    """The vector of a chunk as pgvector sends it, where `model`, which the settings name, filled this place;
     None: no vectors.
     """
     if model is None:
         return "NULL::bytea"
     named = values.bound(model, "text")
-    known = "coalesce((SELECT value FROM meta WHERE key = 'model'), '')"
+    known = f"coalesce((SELECT value FROM meta WHERE key = 'model{suffix}'), '')"
     return f"CASE WHEN {named} = '' OR {known} IN ('', {named}) THEN vector_send(vector) END"
 
 
@@ -78,6 +78,7 @@ async def search_index(
     words: Words,
     schema: str,
     model: str | None = None,
+    suffix: str = "",
 ) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
@@ -105,10 +106,10 @@ async def search_index(
     limit = values.bound(query.limit, "bigint")
     distance = f"c.words <@> to_bm25query({words_sql}, '{schema}.chunks_words')"
     found: list[Any] = await connection.fetch(
-        f"SELECT payload, score, {_sent(model, values)} AS sent FROM (SELECT c.id, c.tenant, c.payload,"
-        f" c.vector, round((-({distance}))::numeric, 6)::float8 AS score FROM chunks"
-        f" c{' WHERE ' + condition if condition else ''} ORDER BY {distance} LIMIT {limit}) s WHERE score > 0"
-        " ORDER BY score DESC, id, tenant",
+        f"SELECT payload, score, {_sent(model, suffix, values)} AS sent FROM (SELECT c.id, c.tenant,"
+        f" c.payload, c.vector{suffix} AS vector, round((-({distance}))::numeric, 6)::float8 AS score FROM"
+        f" chunks c{' WHERE ' + condition if condition else ''} ORDER BY {distance} LIMIT {limit}) s"
+        " WHERE score > 0 ORDER BY score DESC, id, tenant",
         *values,
     )
     return found if len(found) >= query.limit else []
@@ -122,6 +123,7 @@ async def search(
     weights: Sequence[float],
     factor: float,
     model: str | None = None,
+    suffix: str = "",
 ) -> list[Any]:
     """The best admitted chunks (payload, score, vector as bytes or None), best first, ties by id and tenant.
 
@@ -154,9 +156,9 @@ async def search(
     length = f"c.length / {values.bound(average or 1.0, 'float8')}"
     score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
     found: list[Any] = await connection.fetch(
-        f"SELECT payload, score, {_sent(model, values)} AS sent FROM (SELECT c.id, c.tenant, c.payload,"
-        f" c.vector, round({score} * 1e6) / 1e6 AS score FROM chunks c WHERE c.terms @@"
-        f" {any_term}::tsquery{' AND ' + condition if condition else ''}"
+        f"SELECT payload, score, {_sent(model, suffix, values)} AS sent FROM (SELECT c.id, c.tenant,"
+        f" c.payload, c.vector{suffix} AS vector, round({score} * 1e6) / 1e6 AS score FROM chunks c WHERE"
+        f" c.terms @@ {any_term}::tsquery{' AND ' + condition if condition else ''}"
         # scored once, so not in a WHERE
         f" ORDER BY score DESC, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s"
         " WHERE score > 0 ORDER BY score DESC, id, tenant",

@@ -5,6 +5,7 @@ goes on until the limit is full.
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Sequence
 from sys import byteorder
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextrouter.builtin.providers.postgres.filter import Values, admitted
 from contextrouter.builtin.providers.postgres.schema import REBUILD
 from contextrouter.builtin.providers.postgres.text_configurations import Words
-from contextrouter.builtin.providers.postgres.write import LEGS, refuse
+from contextrouter.builtin.providers.vector_slots import SECOND, Slot, choose, note_keys, read_slots
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
 from contextrouter.text.languages import LanguageTerms
@@ -38,8 +39,9 @@ async def search(
     *,
     exact_below: int,
     ef_search: int,
-) -> list[Any]:
-    """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant.
+) -> tuple[list[Any], str]:
+    """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant;
+    and the place of their vectors.
 
     Raises SourceError for a query without a vector, or with one that is not like those stored.
     """
@@ -47,10 +49,12 @@ async def search(
         raise SourceError(
             f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
         )
-    stored_model, size, definition, few, filled = await _prepare(
-        connection, query, question, exact_below, max(ef_search, query.limit)
+    slots, definition, few, filled = await _prepare(
+        connection, query, question, model[0], (exact_below, max(ef_search, query.limit))
     )
-    refuse(stored_model, size, *model)
+    slot = choose(slots, *model)
+    assert query.leg in ("vector", "keywords")  # it stands in the statement as it is
+    column, size = query.leg + slot.suffix, slot.dimensions
     if question.phrases():
         words.refuse_others(filled)
     try:
@@ -58,17 +62,19 @@ async def search(
     except (ValueError, TypeError) as error:
         raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
     if vector is None or not size:
-        return []
+        return [], slot.suffix
     if len(vector) != size:
         raise SourceError(
             f"Query vector has {len(vector)} dimensions, the store's have {size}; "
             f"use the embedder the store was filled with, or build it again with {REBUILD}."
         )
-    if few:
-        return await _exact(connection, query, question, vector)
-    precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
-    rows = await _near(connection, query, question, vector, precision, size)
-    return rows if len(rows) >= query.limit else await _exact(connection, query, question, vector)
+    rows: list[Any] = []
+    if not few:
+        precision = "halfvec" if "halfvec_cosine_ops" in definition else "vector"
+        rows = await _near(connection, query, question, (column, vector), precision, size)
+    if few or len(rows) < query.limit:
+        rows = await _exact(connection, query, question, (column, vector))
+    return rows, slot.suffix
 
 
 def values_of(sent: bytes) -> Sequence[float]:
@@ -109,17 +115,23 @@ def index_sql(
 
 
 async def _prepare(
-    connection: Connection, query: Query, question: LanguageTerms, maximum: int, ef_search: int
-) -> tuple[str, int, str, bool, str | None]:
-    """Model and length of the vectors stored, the leg's index ("": none), whether to measure all, and the
-    store's words.
+    connection: Connection, query: Query, question: LanguageTerms, model: str, limits: tuple[int, int]
+) -> tuple[list[Slot], str, bool, str | None]:
+    """The places of the vectors stored, the leg's index for `model` ("": none), whether to measure all, and
+    the store's words. `limits`: how many are measured at most, and how many an index looks at.
 
     All are measured without an index, and where no more than `most` chunks are admitted. Tells Postgres for
     this transaction how far to read an index, too: one way there and back for all of it. ivfflat reads the
     square root of its lists first.
     """
+    maximum, ef_search = limits
     values = Values()
-    name = values.bound(near_index(query.leg), "text")
+    name = (
+        "(SELECT CASE WHEN EXISTS (SELECT FROM meta WHERE key = 'model_2' AND value ="
+        f" {values.bound(model, 'text')}) AND NOT EXISTS (SELECT FROM meta WHERE key = 'filling_2') THEN"
+        f" {values.bound(near_index(query.leg + SECOND), 'text')} ELSE"
+        f" {values.bound(near_index(query.leg), 'text')} END)"
+    )
     condition = admitted(query, question, values)
     few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
     if condition:
@@ -129,26 +141,28 @@ async def _prepare(
     sort = (
         "set_config('enable_sort', 'off', true)" if not condition else "NULL"
     )  # below some 10,000 rows all would be sorted
+    keys = values.bound(note_keys(), "text[]")
     row = await connection.fetchrow(
         "WITH near AS MATERIALIZED (SELECT (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE"
-        f" indexrelid = to_regclass({name}) AND indisvalid) AS definition) SELECT (SELECT value FROM meta"
-        " WHERE key = 'model') AS model, (SELECT value FROM meta WHERE key = 'dimensions') AS size,"
-        " definition, (SELECT value FROM meta WHERE key = 'text_search') AS filled, CASE WHEN definition IS"
+        f" indexrelid = to_regclass({name}) AND indisvalid) AS definition) SELECT (SELECT"
+        f" json_object_agg(key, value) FROM meta WHERE key = ANY ({keys})) AS notes, definition,"
+        " (SELECT value FROM meta WHERE key = 'text_search') AS filled, CASE WHEN definition IS"
         f" NULL THEN true ELSE {few} END AS few, set_config('hnsw.ef_search', {searched}, true),"
         " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('ivfflat.iterative_scan',"
         f" 'relaxed_order', true), set_config('ivfflat.probes', {_PROBES}, true), {sort} FROM near",
         *values,
     )
     assert row is not None
-    return row["model"] or "", int(row["size"] or 0), row["definition"] or "", row["few"], row["filled"]
+    slots = read_slots(json.loads(row["notes"] or "{}"))
+    return slots, row["definition"] or "", row["few"], row["filled"]
 
 
 async def _exact(
-    connection: Connection, query: Query, question: LanguageTerms, vector: Sequence[float]
+    connection: Connection, query: Query, question: LanguageTerms, target: tuple[str, Sequence[float]]
 ) -> list[Any]:
+    column, vector = target
     values = Values()
     condition = admitted(query, question, values)
-    column = _column(query.leg)
     rows: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload,"
         f" {column}, round((c.{column} <=> {values.bound(vector, 'real[]')}::vector) * 1e6) / 1e6 AS distance"
@@ -163,16 +177,16 @@ async def _near(
     connection: Connection,
     query: Query,
     question: LanguageTerms,
-    vector: Sequence[float],
+    target: tuple[str, Sequence[float]],
     precision: str,
     size: int,
 ) -> list[Any]:
     """By the index: ordered by the bare operator, as it must be to be used; distances are taken of the
     vectors themselves.
     """
+    column, vector = target
     values = Values()
     condition = admitted(query, question, values)
-    column = _column(query.leg)
     near = values.bound(vector, "real[]")
     limit = values.bound(query.limit, "bigint")
     wider = f"{limit} * 2" if precision == "halfvec" else limit
@@ -191,8 +205,3 @@ _PROBES = (
     "greatest(1, round(sqrt(coalesce(substring(definition FROM 'lists=''?(\\d+)'), '1')::float8)))::int::text"
 )
 _SCORE = "greatest(-1.0, least(1.0, round((1.0 - distance) * 1e6) / 1e6)) AS score"
-
-
-def _column(leg: str) -> str:
-    assert leg in LEGS
-    return leg

@@ -18,8 +18,9 @@ from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import entries, lexeme, mark
 from contextrouter.builtin.providers.postgres.text_configurations import of_all_stores
 from contextrouter.builtin.providers.sqlite.write import payload
+from contextrouter.builtin.providers.vector_slots import COUNTED_AS, FIRST, SECOND, Slot, choose, note_keys
 from contextrouter.contracts import Entry
-from contextrouter.errors import IngestError, SourceError
+from contextrouter.errors import IngestError
 from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
 from contextrouter.text.analysis import Stemmed
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 LEGS = ("vector", "keywords")
 Way: TypeAlias = Callable[[Document], Stemmed | None]
 """A chunk -> how its words are stemmed; None: with English stems."""
+LegVectors: TypeAlias = Mapping[str, "list[float] | None"]
+"""Leg -> the unit vector of a chunk."""
 _Counts: TypeAlias = dict[tuple[str, str, str], list[int]]
 """(tenant, compartment, sensitivity) -> chunks and length, more or less."""
 _GAP = 16  # positions between fields, so that no phrase reaches from one into the next
@@ -49,8 +52,8 @@ _DOCUMENT = (
 )
 _CHUNK = (
     "INSERT INTO chunks (owner, document, place, id, tenant, compartment, sensitivity, updated_at, length,"
-    " filters, terms, vector, keywords, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
-    " $11::text::tsvector, $12::real[]::vector, $13::real[]::vector, $14)"
+    " filters, terms, payload, {columns}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,"
+    " $11::text::tsvector, $12, {values})"
 )
 _LINK = "INSERT INTO links (tenant, document, target) VALUES ($1, $2, $3)"
 _FACT = (
@@ -63,13 +66,21 @@ _GONE = (
 )
 
 
+class ChunkRow(NamedTuple):
+    """What is stored of one chunk."""
+
+    values: tuple[Any, ...]
+    vectors: LegVectors
+    others: Mapping[str, LegVectors]  # of further models
+
+
 class Rows(NamedTuple):
     """What is stored of one entry."""
 
     tenant: str
     id: str
     document: tuple[Any, ...]
-    chunks: tuple[tuple[Any, ...], ...]
+    chunks: tuple[ChunkRow, ...]
     links: tuple[tuple[str, str, str], ...]
     facts: tuple[tuple[Any, ...], ...]
     dimensions: tuple[int, ...]  # of the vectors in it, each length once
@@ -102,7 +113,11 @@ def _prepare_one(entry: Entry, legs: Sequence[str], words: Way) -> Rows:
     if any("\x00" in (mark or "") for mark in marks):
         raise ValueError("has an id or a label with a NUL in it, which Postgres cannot hold; leave it out")
     owner = (document.tenant or "", document.id)
-    vectors = [{leg: _unit_or_null(v[n]) for leg, v in entry.vectors.items()} for n in range(len(chunks))]
+    vectors = [_of_chunk(entry.vectors, n) for n in range(len(chunks))]
+    others = [
+        {model: _of_chunk(by_leg, n) for model, by_leg in entry.other_vectors.items()}
+        for n in range(len(chunks))
+    ]
     return Rows(
         *owner,
         document=(
@@ -118,7 +133,10 @@ def _prepare_one(entry: Entry, legs: Sequence[str], words: Way) -> Rows:
             clean(entry.fingerprint),
             "" if chunks == [document] else payload(document),
         ),
-        chunks=tuple((*owner, n, *_chunk(chunk, vectors[n], words)) for n, chunk in enumerate(chunks)),
+        chunks=tuple(
+            ChunkRow((*owner, n, *_chunk(chunk, words)), vectors[n], others[n])
+            for n, chunk in enumerate(chunks)
+        ),
         links=tuple((*owner, clean(link)) for link in dict.fromkeys(document.links) if link),
         facts=tuple((*owner, n, *_fact(fact, document)) for n, fact in enumerate(entry.facts)),
         dimensions=tuple(
@@ -128,7 +146,12 @@ def _prepare_one(entry: Entry, legs: Sequence[str], words: Way) -> Rows:
     )
 
 
-def _unit_or_null(vector: Vector | None) -> list[float] | None:
+def _of_chunk(by_leg: Mapping[str, Sequence[Vector | None]], number: int) -> LegVectors:
+    return {leg: unit_or_null(vectors[number]) for leg, vectors in by_leg.items()}
+
+
+def unit_or_null(vector: Vector | None) -> list[float] | None:
+    """A vector of length 1; None for one without a direction."""
     return None if vector is None else unit(vector)
 
 
@@ -165,9 +188,8 @@ def index_terms(chunk: Document, words: Way = of_all_stores) -> tuple[str, int]:
     return " ".join(parts), analysis.length(analysed)
 
 
-def _chunk(chunk: Document, vectors: Mapping[str, list[float] | None], words: Way) -> tuple[Any, ...]:
+def _chunk(chunk: Document, words: Way) -> tuple[Any, ...]:
     terms, length = index_terms(chunk, words)
-    legs = (vectors.get(leg) for leg in LEGS)
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     return (
         chunk.id,
@@ -176,7 +198,6 @@ def _chunk(chunk: Document, vectors: Mapping[str, list[float] | None], words: Wa
         length,
         entries(indexed(chunk)),
         terms,
-        *legs,
         payload(chunk),
     )
 
@@ -201,7 +222,7 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
     )
 
 
-async def upsert(connection: Connection, entries: Iterable[Rows]) -> None:
+async def upsert(connection: Connection, entries: Iterable[Rows], model: str, dimensions: int) -> None:
     """Put documents in place of what they were. Call inside a write transaction; of two with one id the later
     one counts.
     """
@@ -215,16 +236,33 @@ async def upsert(connection: Connection, entries: Iterable[Rows]) -> None:
     counts, names = await _remove_parts(connection, tenants, ids)
     chunks = [chunk for entry in rows for chunk in entry.chunks]
     await schema.note_languages(connection, frozenset().union(*(entry.languages for entry in rows)))
-    await connection.executemany(_CHUNK, chunks)
+    await _insert_chunks(connection, chunks, await schema.slots(connection), model, dimensions)
     await connection.executemany(_LINK, [link for entry in rows for link in entry.links])
     await connection.executemany(_FACT, [fact for entry in rows for fact in entry.facts])
     names.update(name for entry in rows for fact in entry.facts for name in fact[6:8])
     await entity_vectors.forget_entities(connection, names)
     for chunk in chunks:
-        _count(counts, chunk[4:7], 1, chunk[8])
+        _count(counts, chunk.values[4:7], 1, chunk.values[8])
     for entry in rows:
         _count(counts, (entry.tenant, "", ""), 0, 0)
     await _note_counts(connection, counts)
+
+
+async def _insert_chunks(
+    connection: Connection, chunks: Sequence[ChunkRow], places: Sequence[Slot], model: str, dimensions: int
+) -> None:
+    """Insert chunks with the vectors of each model that the store has a place for."""
+    suffix_of_own = choose(places, model, dimensions).suffix if places else FIRST
+    columns = [leg + suffix_of_own for leg in LEGS]
+    others = {slot.model: slot.suffix for slot in places if slot.suffix != suffix_of_own}
+    columns += [leg + suffix for suffix in others.values() for leg in LEGS]
+    values = ", ".join(f"${number}::real[]::vector" for number in range(13, 13 + len(columns)))
+    sql = _CHUNK.format(columns=", ".join(columns), values=values)
+    rows = []
+    for chunk in chunks:
+        by_model = (chunk.vectors, *(chunk.others.get(model_name, {}) for model_name in others))
+        rows.append((*chunk.values, *(vectors.get(leg) for vectors in by_model for leg in LEGS)))
+    await connection.executemany(sql, rows)
 
 
 async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int:
@@ -245,34 +283,18 @@ async def delete(connection: Connection, ids: Sequence[str], tenant: str) -> int
 async def clear(connection: Connection, store: str) -> None:
     """Remove everything, and forget which embedder filled the store. `store` is its new identity."""
     await connection.execute("TRUNCATE documents, chunks, links, facts")
-    if await schema.has_entities(connection):
-        await connection.execute("TRUNCATE entities")
+    for suffix in await schema.entity_places(connection):
+        await connection.execute(f"TRUNCATE entities{suffix}")
     await connection.execute("UPDATE counts SET chunks = 0, length = 0, generation = generation + 1")
     await connection.execute(
-        "DELETE FROM meta WHERE key IN ('model', 'dimensions', 'text_search') OR starts_with(key, $1)", KEY
+        "DELETE FROM meta WHERE key = ANY ($2::text[]) OR starts_with(key, $1)",
+        KEY,
+        ["text_search", COUNTED_AS, *note_keys()],
     )
     await schema.forget_languages(connection)
-    for leg in LEGS:
-        await connection.execute(f"DROP INDEX IF EXISTS chunks_{leg}_near")
+    for column in (leg + suffix for suffix in (FIRST, SECOND) for leg in LEGS):
+        await connection.execute(f"DROP INDEX IF EXISTS chunks_{column}_near")
     await schema.set_note(connection, "store", store)
-
-
-async def refuse_other_model(connection: Connection, model: str, dimensions: int) -> None:
-    """Raise SourceError when the store was filled by another embedding model, or with vectors of another
-    length.
-    """
-    notes = dict(await connection.fetch("SELECT key, value FROM meta WHERE key IN ('model', 'dimensions')"))
-    refuse(notes.get("model", ""), int(notes.get("dimensions", 0)), model, dimensions)
-
-
-def refuse(stored_model: str, size: int, model: str, dimensions: int) -> None:
-    """Raise SourceError when the model and length of the vectors stored are not those of the settings."""
-    if (stored_model and model and stored_model != model) or (size and dimensions and size != dimensions):
-        raise SourceError(
-            f"Store was filled by the embedding model {stored_model or 'unknown'!r} with {size} dimensions,"
-            f" the settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`,"
-            f" or run {schema.REBUILD}."
-        )
 
 
 async def note_dimensions(connection: Connection, rows: Sequence[Rows], model: str, dimensions: int) -> int:
@@ -288,19 +310,17 @@ async def note_dimensions(connection: Connection, rows: Sequence[Rows], model: s
     if not every:
         return 0
     size = every[0][0]
-    await refuse_other_model(connection, model, size)
-    stored_dimensions = await schema.read_meta(connection, "dimensions")
-    if stored_dimensions and (await schema.read_meta(connection, "model") or not model):
+    slot = choose(await schema.slots(connection), model, size)
+    if slot.dimensions and (slot.model or not model):
         return 0
     await connection.execute(
         "SELECT pg_advisory_xact_lock($1, hashtext(current_schema() || ':vectors'))", schema.LOCK
     )
-    await refuse_other_model(connection, model, size)  # another process may have been first
-    stored_dimensions = await schema.read_meta(connection, "dimensions")
-    await schema.set_note(connection, "dimensions", str(size))
+    slot = choose(await schema.slots(connection), model, size)  # another process may have been first
+    await schema.set_note(connection, f"dimensions{slot.suffix}", str(size))
     if model:
-        await schema.set_note(connection, "model", model)
-    return 0 if stored_dimensions else size
+        await schema.set_note(connection, f"model{slot.suffix}", model)
+    return 0 if slot.dimensions else size
 
 
 def _count(counts: _Counts, labels: tuple[str, str, str], chunks: int, length: int) -> None:

@@ -35,7 +35,8 @@ NO_VECTORS = "Store has no vectors of entities; run `contextrouter ingest`, whic
 _LABELS = "f.tenant, f.compartment, f.sensitivity"
 _WITHOUT = (
     f"SELECT DISTINCT f.{{0}} AS key, {_LABELS} FROM facts f WHERE f.{{0}} <> '' AND NOT EXISTS (SELECT 1"
-    f" FROM entities e WHERE (e.key, e.tenant, e.compartment, e.sensitivity) = (f.{{0}}, {_LABELS})) LIMIT ?1"
+    " FROM entities{1} e WHERE (e.key, e.tenant, e.compartment, e.sensitivity) ="
+    f" (f.{{0}}, {_LABELS})) LIMIT ?1"
 )
 
 
@@ -52,6 +53,10 @@ class EntityIndex(SnapshotCache[_Rows]):
 
     keys = ("store", "generation")
 
+    def __init__(self, suffix: str = "") -> None:
+        super().__init__()
+        self._suffix = suffix
+
     def nearest(
         self, connection: sqlite3.Connection, vector: Vector, query: Query, threshold: float
     ) -> list[EntityMatch]:
@@ -59,7 +64,7 @@ class EntityIndex(SnapshotCache[_Rows]):
 
         Raises SourceError where there are facts and no vectors of entities, or vectors of another length.
         """
-        if not _has_vectors(connection, query):
+        if not _has_vectors(connection, query, self._suffix):
             raise SourceError(NO_VECTORS)
         rows, hint = self.read_at(connection), unit_array(vector)
         if hint is None or not len(rows.names):
@@ -81,7 +86,8 @@ class EntityIndex(SnapshotCache[_Rows]):
     def first(self, connection: sqlite3.Connection) -> _Rows:
         """The vectors in the snapshot of `connection`."""
         rows = connection.execute(
-            "SELECT name, tenant, compartment, sensitivity, vector FROM entities WHERE vector IS NOT NULL"
+            f"SELECT name, tenant, compartment, sensitivity, vector FROM entities{self._suffix}"
+            " WHERE vector IS NOT NULL"
         ).fetchall()
         np = numpy()
         width = len(rows[0][-1]) // 4 if rows else 0
@@ -104,22 +110,22 @@ def _shows(query: Query, labels: Labels) -> bool:
     )
 
 
-def _has_vectors(connection: sqlite3.Connection, query: Query) -> bool:
+def _has_vectors(connection: sqlite3.Connection, query: Query, suffix: str) -> bool:
     """Whether entities in scope have vectors, or there is none that needs them."""
     if not schema.has_entities(connection):
         return False
     entities, facts = visible(query.scope, "e"), visible(query.scope, "f")
     sql = (
-        f"SELECT EXISTS (SELECT 1 FROM entities e WHERE {entities.where}) OR NOT EXISTS (SELECT 1 FROM facts"
-        f" f WHERE {facts.where})"
+        f"SELECT EXISTS (SELECT 1 FROM entities{suffix} e WHERE {entities.where}) OR NOT EXISTS (SELECT 1"
+        f" FROM facts f WHERE {facts.where})"
     )
     return bool(connection.execute(sql, (*entities.values, *facts.values)).fetchone()[0])
 
 
-def without_vectors(connection: sqlite3.Connection, limit: int) -> list[EntityTexts]:
+def without_vectors(connection: sqlite3.Connection, limit: int, suffix: str = "") -> list[EntityTexts]:
     """About `limit` entities that have no vectors, with the texts they need."""
     if schema.has_entities(connection):
-        subjects, objects = (_WITHOUT.format(column) for column in ("subject_key", "object_key"))
+        subjects, objects = (_WITHOUT.format(column, suffix) for column in ("subject_key", "object_key"))
         sql = f"SELECT * FROM ({subjects}) UNION SELECT * FROM ({objects})"
     else:
         sql = (
@@ -138,16 +144,18 @@ def without_vectors(connection: sqlite3.Connection, limit: int) -> list[EntityTe
     return describe_entities(entities, (StoredFact(*row) for row in rows))
 
 
-def insert(connection: sqlite3.Connection, limit: int, vectors: Mapping[str, Vector]) -> int:
+def insert(
+    connection: sqlite3.Connection, limit: int, vectors: Mapping[str, Vector], suffix: str = ""
+) -> int:
     """Keep the vectors of entities that have none and whose texts are all in `vectors`; return how many those
     are.
     """
-    rows = ready_rows(without_vectors(connection, limit), vectors)
+    rows = ready_rows(without_vectors(connection, limit, suffix), vectors)
     for entity, texts in rows:
         units = [unit for vector in texts if (unit := unit_array(vector)) is not None]
         blobs = [unit.tobytes() for unit in units] if units else [None]
         connection.executemany(
-            "INSERT INTO entities VALUES (?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO entities{suffix} VALUES (?, ?, ?, ?, ?, ?, ?)",
             [(entity.key, *entity.labels, number, entity.name, blob) for number, blob in enumerate(blobs)],
         )
     if rows:
@@ -157,6 +165,8 @@ def insert(connection: sqlite3.Connection, limit: int, vectors: Mapping[str, Vec
 
 def forget_entities(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
     """Take out the vectors of entities whose facts change. Call inside a write transaction."""
-    connection.execute(
-        "DELETE FROM entities WHERE key IN (SELECT value FROM json_each(?))", (json.dumps(sorted(set(keys))),)
-    )
+    names = json.dumps(sorted(set(keys)))
+    for suffix in schema.suffixes(connection):
+        connection.execute(
+            f"DELETE FROM entities{suffix} WHERE key IN (SELECT value FROM json_each(?))", (names,)
+        )

@@ -14,6 +14,7 @@ from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
 from contextrouter.builtin.providers.sqlite.write import document, documents, listed
+from contextrouter.builtin.providers.vector_slots import of_model
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Vector
 from contextrouter.scope import Scope
@@ -66,18 +67,31 @@ def fetch_documents(
     return [document(stored) for _, _, _, stored in rows]
 
 
+def tenants(connection: sqlite3.Connection) -> list[str | None]:
+    """Whose documents are here; None: some have no tenant."""
+    rows = connection.execute("SELECT DISTINCT tenant FROM documents ORDER BY tenant")
+    return [row[0] or None for row in rows]
+
+
+def fingerprints(connection: sqlite3.Connection, tenant: str) -> dict[str, str]:
+    """Document id -> fingerprint."""
+    sql = "SELECT id, fingerprint FROM documents WHERE tenant = ?"
+    return dict(connection.execute(sql, (tenant,)).fetchall())
+
+
 def embedded(
     connection: sqlite3.Connection, ids: Sequence[str], tenant: str, model: str, legs: Sequence[str]
 ) -> list[tuple[Document, Mapping[str, Vector]]]:
-    """The chunks of documents with their vectors; none when the store was filled by another model."""
-    if schema.text(connection, "model") != model:
+    """The chunks of documents with their vectors of a model; none when other models filled the store."""
+    slot = of_model(schema.slots(connection), model)
+    if slot is None:
         return []
     from contextrouter.builtin.providers.sqlite.rows import numpy
 
     rows = connection.execute(
         f"SELECT t.payload, {', '.join(f'v.{leg}' for leg in legs)} FROM documents d JOIN chunks c ON"
-        " c.document = d.number JOIN texts t ON t.chunk = c.number JOIN vectors v ON v.chunk = c.number"
-        " WHERE d.tenant = ? AND d.id IN (SELECT value FROM json_each(?))",
+        f" c.document = d.number JOIN texts t ON t.chunk = c.number JOIN vectors{slot.suffix} v ON v.chunk ="
+        " c.number WHERE d.tenant = ? AND d.id IN (SELECT value FROM json_each(?))",
         (tenant, listed(ids)),
     )
     read = numpy().frombuffer

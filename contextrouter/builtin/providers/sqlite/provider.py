@@ -33,7 +33,9 @@ from contextrouter.builtin.providers.sqlite.rebuild import Rebuildable
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
 from contextrouter.builtin.providers.sqlite.search_batches import Answers, SearchBatches
 from contextrouter.builtin.providers.sqlite.searching import Snapshot, terms_of
-from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, CodeIndex, simsimd
+from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code_indexes, simsimd
+from contextrouter.builtin.providers.sqlite.vector_models import SqliteModels
+from contextrouter.builtin.providers.vector_slots import EMPTY, FIRST, SECOND, Slot, choose
 from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
@@ -82,10 +84,10 @@ class Sqlite(Rebuildable, Provider):
         self._index = text_leg.TextIndex(
             dict(zip(("title", "path", "body"), weights, strict=True)), self._admitted
         )
-        self._nearby = {leg: CodeIndex(leg, self._admitted) for leg in self.vector_legs}
+        self._nearby = code_indexes(self.vector_legs, self._admitted)
         self._means = MeanCache()
         self.entity_threshold = check_threshold(entity_threshold)
-        self.entity_index = entity_vectors.EntityIndex()
+        self._entities = {suffix: entity_vectors.EntityIndex(suffix) for suffix in (FIRST, SECOND)}
         self._batches = SearchBatches()
         self._model, self._dimensions = "", 0
 
@@ -116,9 +118,10 @@ class Sqlite(Rebuildable, Provider):
         await self._file.aclose()
         self._admitted.forget()
         self._index.forget()
-        for index in self._nearby.values():
-            index.forget()
-        self.entity_index.forget()
+        for nearby in self._nearby.values():
+            nearby.forget()
+        for entities in self._entities.values():
+            entities.forget()
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
@@ -127,11 +130,15 @@ class Sqlite(Rebuildable, Provider):
     async def embedded_by(self, model: str, dimensions: int) -> None:
         """Say which model's vectors this store is asked and filled with, and how long they are.
 
-        Raises SourceError at once, and from then on at each search and upsert, when another model filled the
-        store.
+        Raises SourceError at once, and from then on at each search and upsert, when other models filled the
+        store, or vectors of this one are missing.
         """
         self._model, self._dimensions = model, dimensions
-        await self._file.read(lambda c, _: self._same_model(c), missing=None, must_exist=False)
+        await self._file.read(lambda c, _: self._slot(c), missing=EMPTY, must_exist=False)
+
+    def vector_models(self) -> SqliteModels:
+        """Return the models whose vectors are here."""
+        return SqliteModels(self._file, self.vector_legs)
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return chunks, best first; text scores are BM25 (0 or more), vector scores cosines in [-1, 1]. Ties
@@ -171,9 +178,7 @@ class Sqlite(Rebuildable, Provider):
         await self._file.write(lambda c, rows: write.upsert(c, rows, model, dimensions), prepared)
 
     async def take_turn(self) -> str:
-        """Take the one turn at filling this file, if no process has it: "". Else say which has, and since
-        when.
-        """
+        """Take the one turn at filling this file: "". Else say which process has it, and since when."""
         return await self._ingest_lock.acquire()
 
     async def end_turn(self) -> None:
@@ -187,17 +192,13 @@ class Sqlite(Rebuildable, Provider):
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
         """Document id -> fingerprint, of one tenant's documents (None: those without a tenant)."""
-        sql = "SELECT id, fingerprint FROM documents WHERE tenant = ?"
         return await self._file.read(
-            lambda c, _: dict(c.execute(sql, (tenant or "",))), missing={}, must_exist=False
+            lambda c, _: lookup.fingerprints(c, tenant or ""), missing={}, must_exist=False
         )
 
     async def tenants(self) -> Sequence[str | None]:
         """Whose documents are here; None: some have no tenant."""
-        sql = "SELECT DISTINCT tenant FROM documents ORDER BY tenant"
-        return await self._file.read(
-            lambda c, _: [row[0] or None for row in c.execute(sql)], missing=[], must_exist=False
-        )
+        return await self._file.read(lambda c, _: lookup.tenants(c), missing=[], must_exist=False)
 
     async def embedded(
         self, ids: Sequence[str], tenant: str | None, model: str
@@ -281,8 +282,8 @@ class Sqlite(Rebuildable, Provider):
         self, connection: sqlite3.Connection, vector: Vector, query: Query, threshold: float
     ) -> Sequence[EntityMatch]:
         """As `nearest_entities`, on a connection of the caller's."""
-        self._same_model(connection)
-        return self.entity_index.nearest(connection, vector, query, threshold)
+        index = self._entities[self._slot(connection).suffix]
+        return index.nearest(connection, vector, query, threshold)
 
     async def entity_texts(self) -> Sequence[str]:
         """Return the distinct texts about the next entities that have no vectors."""
@@ -296,15 +297,17 @@ class Sqlite(Rebuildable, Provider):
             return 0
 
         def insert(connection: sqlite3.Connection, _: None) -> int:
-            write.refuse_other_model(connection, model, dimensions)
-            return entity_vectors.insert(connection, PAGE, vectors)
+            suffix = choose(schema.slots(connection), model, dimensions).suffix
+            return entity_vectors.insert(connection, PAGE, vectors, suffix)
 
         return await self._file.write(insert)
 
     async def _entities_without_vectors(self, limit: int) -> list[EntityTexts]:
         nothing: list[EntityTexts] = []
         return await self._file.read(
-            lambda c, _: entity_vectors.without_vectors(c, limit), missing=nothing, must_exist=False
+            lambda c, _: entity_vectors.without_vectors(c, limit, self._slot(c).suffix),
+            missing=nothing,
+            must_exist=False,
         )
 
     async def facets(self, query: Query, dimensions: Sequence[str]) -> Sequence[Facet]:
@@ -347,5 +350,6 @@ class Sqlite(Rebuildable, Provider):
             await self._file.alone("VACUUM")
             await self._file.alone("PRAGMA wal_checkpoint (TRUNCATE)")  # the whole store went through the log
 
-    def _same_model(self, connection: sqlite3.Connection) -> None:
-        write.refuse_other_model(connection, self._model, self._dimensions)
+    def _slot(self, connection: sqlite3.Connection) -> Slot:
+        """The place of the vectors that questions are compared with. Raises SourceError."""
+        return choose(schema.slots(connection), self._model, self._dimensions)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contextrouter.builtin.providers.sqlite.filter import Condition
 from contextrouter.errors import MissingDependency
+from contextrouter.runtime.import_order import import_alone
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,10 +30,9 @@ _TIED = 1_000  # chunks tied with the last that are looked at
 def numpy() -> Any:
     """The package numpy, or MissingDependency that names the extra."""
     try:
-        import numpy
+        return import_alone("numpy")
     except ImportError as error:
         raise MissingDependency("numpy", "sqlite", what="A SQLite store") from error
-    return numpy
 
 
 def numbers(connection: sqlite3.Connection, sql: str, values: Sequence[Any] = ()) -> list[Numbers]:

@@ -7,12 +7,15 @@ import unicodedata
 import uuid
 
 from contextrouter.builtin.providers.job_runs import KEY, Runs, read_runs
+from contextrouter.builtin.providers.vector_slots import FIRST, SECOND, Slot, read_slots
 from contextrouter.errors import SourceError
 from contextrouter.text.analysis import ANALYSIS
 
 APPLICATION = 0x63_74_78_72  # "ctxr"
-VERSION, OLDEST = 3, 2
-"""The version that is written, and the oldest that is read as it is; a write brings it up to date."""
+VERSION, USUAL, OLDEST = 4, 3, 2
+"""The version of a store with the vectors of two models, that of any other one that is written, and the oldest
+that is read as it is; a write brings it up to date.
+"""
 REBUILD = "`contextrouter ingest --rebuild`"
 
 TABLES = """
@@ -83,6 +86,13 @@ CREATE TABLE entities (
 ) WITHOUT ROWID
 """
 
+SECOND_TABLES = f"""
+CREATE TABLE vectors{SECOND} (chunk INTEGER PRIMARY KEY, vector BLOB, keywords BLOB);
+CREATE TABLE vector_codes{SECOND} (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
+CREATE TABLE keywords_codes{SECOND} (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL)
+"""
+"""What the first place has for vectors, once more; `entities` comes to it."""
+
 STEMS = "\x1fstems"
 """The key in `filter_values` under which a chunk has the language of its stems, where that is not English."""
 
@@ -125,19 +135,40 @@ def create(connection: sqlite3.Connection) -> None:
     values["analysis"] = ANALYSED_BY
     connection.executemany("INSERT INTO meta VALUES (?, ?)", list(values.items()))
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(f"PRAGMA user_version = {USUAL}")
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a store of an older version that is read up to date. Call inside a write transaction."""
     if not has_entities(connection):
         connection.execute(ENTITY_TABLE)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA user_version = {USUAL}")
 
 
 def has_entities(connection: sqlite3.Connection) -> bool:
     """Whether the store has a table for vectors of entities: version 2 has none."""
     return bool(connection.execute("PRAGMA user_version").fetchone()[0] > OLDEST)
+
+
+def make_second(connection: sqlite3.Connection) -> None:
+    """Make room for the vectors of a second model. Call inside a write transaction."""
+    if suffixes(connection) == (FIRST,):
+        for statement in SECOND_TABLES.split(";\n"):
+            connection.execute(statement)
+        connection.execute(ENTITY_TABLE.replace("TABLE entities", f"TABLE entities{SECOND}"))
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def suffixes(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The places for vectors that the store has tables for."""
+    second = connection.execute("PRAGMA user_version").fetchone()[0] >= VERSION
+    return (FIRST, SECOND) if second else (FIRST,)
+
+
+def slots(connection: sqlite3.Connection) -> list[Slot]:
+    """The places for vectors that are in use."""
+    notes = connection.meta if isinstance(connection, StoreConnection) else None
+    return read_slots(notes or _read_meta(connection, {} if notes is None else notes))
 
 
 def is_filled(connection: sqlite3.Connection, path: str) -> bool:

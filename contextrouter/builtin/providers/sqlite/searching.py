@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from contextrouter.builtin.providers.job_runs import add_run_times
-from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema, write
+from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema
 from contextrouter.builtin.providers.sqlite.file import Stop, begin_snapshot, end_snapshot
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.search_batches import Answers
 from contextrouter.builtin.providers.sqlite.text_leg import TextIndex
 from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot
+from contextrouter.builtin.providers.vector_slots import choose
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.text.languages import LanguageTerms, language_terms
@@ -32,7 +33,7 @@ class Snapshot:
         connection: sqlite3.Connection,
         stop: Stop,
         text: TextIndex,
-        nearby: Mapping[str, CodeIndex],
+        nearby: Mapping[tuple[str, str], CodeIndex],
         embedded_by: tuple[str, int],
     ) -> None:
         self.connection, self.stop = connection, stop
@@ -78,7 +79,7 @@ class Snapshot:
             raise SourceError(
                 f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
             )
-        write.refuse_other_model(self.connection, *self._embedded_by)
+        nearby = self._nearby[self._suffix(), query.leg]
         try:
             vector = unit_array(query.vector)
         except (ValueError, TypeError) as error:
@@ -89,9 +90,7 @@ class Snapshot:
             self.stop.check()
             condition = admitted(query, self._terms_of(query).without_phrases())
             try:
-                near = self._nearby[query.leg].search(
-                    self.connection, vector, condition, query.limit, self.stop
-                )
+                near = nearby.search(self.connection, vector, condition, query.limit, self.stop)
                 return self._hits(near.ranked, query.limit, near.vectors)
             except StaleSnapshot:
                 end_snapshot(self.connection)
@@ -109,9 +108,17 @@ class Snapshot:
 
     def _vectors_of(self, best: Numbered) -> Mapping[int, Vector]:
         """The vectors of chunks, where they are of the model that questions have."""
-        if "vector" not in self._nearby or not write.is_of_model(self.connection, *self._embedded_by):
+        if not self._nearby:
             return {}
-        return self._nearby["vector"].vectors_of(self.connection, [number for number, _ in best])
+        try:
+            nearby = self._nearby[self._suffix(), "vector"]
+        except SourceError:  # other models filled the store
+            return {}
+        return nearby.vectors_of(self.connection, [number for number, _ in best])
+
+    def _suffix(self) -> str:
+        """The place of the vectors that questions are compared with. Raises SourceError."""
+        return choose(schema.slots(self.connection), *self._embedded_by).suffix
 
 
 def terms_of(connection: sqlite3.Connection, query: Query) -> LanguageTerms:

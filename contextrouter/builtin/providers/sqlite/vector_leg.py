@@ -20,6 +20,7 @@ from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
 from contextrouter.builtin.providers.sqlite.snapshot_cache import RecentReads, SnapshotCache
+from contextrouter.builtin.providers.vector_slots import FIRST, SECOND
 from contextrouter.errors import MissingDependency, SourceError
 from contextrouter.model import Vector
 
@@ -74,13 +75,14 @@ def code(vector: Rows) -> bytes:
 
 
 class CodeIndex(SnapshotCache[_Codes]):
-    """Finds the nearest vectors of one leg."""
+    """Finds the nearest vectors of one leg, in one of the two places that a store has for vectors."""
 
-    def __init__(self, leg: str, admitted: AdmittedChunks) -> None:
+    def __init__(self, leg: str, admitted: AdmittedChunks, suffix: str = "") -> None:
         super().__init__()
-        self._leg = leg
+        self._leg, self._suffix = leg, suffix
         self._admitted = admitted
-        self._recent = RecentReads[int, Vector](RECENT_VECTORS)
+        self.keys = ("store", f"filled{suffix}")  # the latter: vectors came to older chunks
+        self._recent = RecentReads[int, Vector](RECENT_VECTORS, self.keys)
 
     def search(
         self, connection: sqlite3.Connection, vector: Rows, condition: Condition, limit: int, stop: Stop
@@ -133,8 +135,8 @@ class CodeIndex(SnapshotCache[_Codes]):
         if len(rows) == len(chunks):
             return rows
         sql = (
-            f"SELECT chunk, {self._leg} FROM vectors WHERE chunk IN (SELECT value FROM json_each(?)) AND"
-            f" {self._leg} IS NOT NULL"
+            f"SELECT chunk, {self._leg} FROM vectors{self._suffix} WHERE chunk IN (SELECT value FROM"
+            f" json_each(?)) AND {self._leg} IS NOT NULL"
         )
         read = numpy().frombuffer
         unread = json.dumps([chunk for chunk in chunks if chunk not in rows])
@@ -147,7 +149,7 @@ class CodeIndex(SnapshotCache[_Codes]):
         """No code."""
         np = numpy()
         none = np.zeros(0, np.int64)
-        codes = np.zeros((0, schema.number(connection, "dimensions")), np.int8)
+        codes = np.zeros((0, schema.number(connection, f"dimensions{self._suffix}")), np.int8)
         return _Codes(-1, none, codes, np.zeros(0, "<f4"), none, _columns())
 
     def update(self, connection: sqlite3.Connection, value: _Codes) -> _Codes:
@@ -183,7 +185,8 @@ class CodeIndex(SnapshotCache[_Codes]):
         numbers_read: list[int] = []
         parts: list[bytes] = []
         cursor = connection.execute(
-            f"SELECT chunk, code FROM {self._leg}_codes WHERE chunk > ? ORDER BY chunk", (newest,)
+            f"SELECT chunk, code FROM {self._leg}_codes{self._suffix} WHERE chunk > ? ORDER BY chunk",
+            (newest,),
         )
         while batch := cursor.fetchmany(_BATCH):
             numbers_read.extend(number for number, _ in batch)
@@ -191,6 +194,11 @@ class CodeIndex(SnapshotCache[_Codes]):
         rows = _rows(b"".join(parts), len(numbers_read), dimensions + _SCALE, dimensions)
         scales = np.ascontiguousarray(rows[:, :_SCALE]).view("<f4")[:, 0]
         return np.array(numbers_read, dtype=np.int64), rows[:, _SCALE:].view(np.int8), scales
+
+
+def code_indexes(legs: Sequence[str], admitted: AdmittedChunks) -> dict[tuple[str, str], CodeIndex]:
+    """The indexes of the legs in both places that a store has for vectors, by place and leg."""
+    return {(suffix, leg): CodeIndex(leg, admitted, suffix) for suffix in (FIRST, SECOND) for leg in legs}
 
 
 def _columns() -> tuple[_Column, ...]:

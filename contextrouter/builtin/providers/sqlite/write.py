@@ -10,7 +10,7 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,17 +20,31 @@ from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.sqlite import entity_vectors, schema
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
+from contextrouter.builtin.providers.vector_slots import (
+    COUNTED_AS,
+    EMPTY,
+    SECOND,
+    Slot,
+    choose,
+    note_keys,
+    of_model,
+)
 from contextrouter.contracts import Entry
-from contextrouter.errors import IngestError, SourceError
+from contextrouter.errors import IngestError
 from contextrouter.model import Document, Fact, Vector
 from contextrouter.text import analysis
 from contextrouter.text.fields import fields
 from contextrouter.text.stemming import ENGLISH, stem_language, stemmer
 from contextrouter.vectors import unit_array
 
+VECTOR_TABLES = ("vectors", "vector_codes", "keywords_codes")
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
 _DECODER = msgspec.json.Decoder(Document)
 _LIST_DECODER = msgspec.json.Decoder(list[Document])
+
+
+VectorRows: TypeAlias = Mapping[str, tuple[bytes, bytes]]
+"""leg -> float32, code"""
 
 
 class ChunkRows(NamedTuple):
@@ -39,7 +53,8 @@ class ChunkRows(NamedTuple):
     row: tuple[Any, ...]  # id, tenant, compartment, sensitivity, updated_at, length
     payload: str
     terms: tuple[str, str, str]
-    vectors: Mapping[str, tuple[bytes, bytes]]  # leg -> float32, code
+    vectors: VectorRows
+    others: Mapping[str, VectorRows]  # of further models
     filters: tuple[tuple[str, str], ...]
 
 
@@ -74,7 +89,14 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
                 entry.fingerprint,
                 "" if chunks == [document] else payload(document),
             ),
-            chunks=tuple(_chunk(chunk, _vectors(entry, number)) for number, chunk in enumerate(chunks)),
+            chunks=tuple(
+                _chunk(
+                    chunk,
+                    _by_leg(entry.vectors, number),
+                    {model: _by_leg(vectors, number) for model, vectors in entry.other_vectors.items()},
+                )
+                for number, chunk in enumerate(chunks)
+            ),
             links=tuple(dict.fromkeys(link for link in document.links if link)),
             facts=tuple(_fact(fact, document) for fact in entry.facts),
         )
@@ -110,12 +132,13 @@ def terms(chunk: Document) -> tuple[str, str, str]:
 def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dimensions: int) -> None:
     """Put documents in place of what they were. Call inside a write transaction."""
     reanalyse(connection)
+    places = schema.slots(connection)
     filters = _FilterNumbers(connection)
     for row in rows:
-        _check_sizes(connection, row, model, dimensions)
+        places = _check_sizes(connection, places, row, model, dimensions)
         _remove(connection, row.tenant, row.id)
-        _insert(connection, row, filters)
-    _next(connection)
+        _insert(connection, row, filters, (choose(places, model, dimensions) if places else EMPTY, places))
+    next_generation(connection)
 
 
 def delete(connection: sqlite3.Connection, ids: Iterable[str], tenant: str) -> int:
@@ -123,16 +146,18 @@ def delete(connection: sqlite3.Connection, ids: Iterable[str], tenant: str) -> i
     reanalyse(connection)
     count = sum(_remove(connection, tenant, id) for id in ids)
     if count:
-        _next(connection)
+        next_generation(connection)
     return count
 
 
 def clear(connection: sqlite3.Connection) -> None:
     """Remove everything, and forget which embedder filled the store."""
-    for table in schema.EMPTIED:
+    second = [f"{table}{SECOND}" for table in (*VECTOR_TABLES, "entities")]
+    for table in (*schema.EMPTIED, *(second if SECOND in schema.suffixes(connection) else ())):
         connection.execute(f"DELETE FROM {table}")
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
-    connection.execute("DELETE FROM meta WHERE key IN ('model', 'dimensions') OR key GLOB ?", (f"{KEY}*",))
+    connection.executemany("DELETE FROM meta WHERE key = ?", [(key,) for key in (*note_keys(), COUNTED_AS)])
+    connection.execute("DELETE FROM meta WHERE key GLOB ?", (f"{KEY}*",))
     connection.execute("UPDATE meta SET value = 0 WHERE key IN ('chunks', 'length', 'removed')")
     schema.write_meta(connection, "analysis", schema.ANALYSED_BY)
     schema.write_meta(connection, "store", uuid.uuid4().hex)  # nothing loaded before goes with what comes
@@ -158,44 +183,24 @@ def reanalyse(connection: sqlite3.Connection) -> None:
     for number, subject, object in connection.execute("SELECT number, subject, object FROM facts").fetchall():
         keys = (name_key(subject), name_key(object), number)
         connection.execute("UPDATE facts SET subject_key = ?, object_key = ? WHERE number = ?", keys)
-    connection.execute("DELETE FROM entities")  # their names may be compared otherwise now
+    for suffix in schema.suffixes(connection):
+        connection.execute(f"DELETE FROM entities{suffix}")  # their names may be compared otherwise now
     schema.write_meta(connection, "length", total)
     schema.write_meta(connection, "analysis", schema.ANALYSED_BY)
     schema.write_meta(connection, "store", uuid.uuid4().hex)  # lengths loaded before are wrong now
 
 
-def refuse_other_model(connection: sqlite3.Connection, model: str, dimensions: int) -> None:
-    """Raise SourceError when the store was filled by another embedding model, or with vectors of another
-    length.
-    """
-    if not is_of_model(connection, model, dimensions):
-        stored_model, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
-        raise SourceError(
-            f"Store was filled by the embedding model {stored_model or 'unknown'!r} with {size} dimensions,"
-            f" the settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`,"
-            f" or run {schema.REBUILD}."
-        )
-
-
-def is_of_model(connection: sqlite3.Connection, model: str, dimensions: int) -> bool:
-    """Whether nothing says that another model than `model` filled the store."""
-    stored_model, size = schema.text(connection, "model"), schema.number(connection, "dimensions")
-    return not (
-        (stored_model and model and stored_model != model) or (size and dimensions and size != dimensions)
-    )
-
-
-def _vectors(entry: Entry, number: int) -> dict[str, tuple[bytes, bytes]]:
+def _by_leg(vectors: Mapping[str, Sequence[Vector | None]], number: int) -> VectorRows:
     encoded: dict[str, tuple[bytes, bytes]] = {}
-    for leg, vectors in entry.vectors.items():
-        vector: Vector | None = vectors[number]
+    for leg, of_chunks in vectors.items():
+        vector: Vector | None = of_chunks[number]
         row = None if vector is None else unit_array(vector)
         if row is not None:
             encoded[leg] = (row.tobytes(), code(row))
     return encoded
 
 
-def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> ChunkRows:
+def _chunk(chunk: Document, vectors: VectorRows, others: Mapping[str, VectorRows]) -> ChunkRows:
     indexed_terms = terms(chunk)
     length = analysis.length(field.split() for field in indexed_terms)
     clean: list[tuple[str, str]] = []
@@ -207,7 +212,7 @@ def _chunk(chunk: Document, vectors: Mapping[str, tuple[bytes, bytes]]) -> Chunk
         clean.append((schema.STEMS, language))
     labels = (chunk.tenant or "", chunk.compartment or "", chunk.sensitivity or "")
     row = (chunk.id, *labels, microseconds(chunk.updated_at), length)
-    return ChunkRows(row, payload(chunk), indexed_terms, vectors, tuple(dict.fromkeys(clean)))
+    return ChunkRows(row, payload(chunk), indexed_terms, vectors, others, tuple(dict.fromkeys(clean)))
 
 
 def _clean(text: str) -> str:
@@ -233,18 +238,22 @@ def _fact(fact: Fact, document: Document) -> tuple[Any, ...]:
     )
 
 
-def _check_sizes(connection: sqlite3.Connection, rows: Rows, model: str, dimensions: int) -> None:
-    """Hold the first vectors' length and model for all that come later."""
+def _check_sizes(
+    connection: sqlite3.Connection, places: list[Slot], rows: Rows, model: str, dimensions: int
+) -> list[Slot]:
+    """Hold the first vectors' length and model for all that come later; return the places in use."""
     lengths = [len(exact) // 4 for chunk in rows.chunks for exact, _ in chunk.vectors.values()]
     for size in dict.fromkeys(lengths):
         if dimensions and size != dimensions:
             message = f"has a vector of {size} dimensions, its embedder has {dimensions}; check the embedder"
             raise IngestError(f"Document {rows.id!r} {message}.", document=rows.id)
-        refuse_other_model(connection, model, size)
-        if not schema.number(connection, "dimensions"):
-            schema.write_meta(connection, "dimensions", size)
-        if model and not schema.text(connection, "model"):
-            schema.write_meta(connection, "model", model)
+        slot = choose(places, model, size)
+        if not slot.dimensions or (model and not slot.model):
+            schema.write_meta(connection, f"dimensions{slot.suffix}", size)
+            if model:
+                schema.write_meta(connection, f"model{slot.suffix}", model)
+            places = schema.slots(connection)
+    return places
 
 
 def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
@@ -258,12 +267,14 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
         " c.document = ?",
         existing,
     ).fetchall()
+    of_vectors = [table + suffix for suffix in schema.suffixes(connection) for table in VECTOR_TABLES]
+    tables = ("texts", "filters", *of_vectors)
     for number, length, stored in chunks:
         values = (number, *terms(document(stored)))
         connection.execute(
             "INSERT INTO terms (terms, rowid, title, path, body) VALUES ('delete', ?, ?, ?, ?)", values
         )
-        for table in ("texts", "vectors", "vector_codes", "keywords_codes", "filters"):
+        for table in tables:
             connection.execute(f"DELETE FROM {table} WHERE chunk = ?", (number,))
         connection.execute(
             "INSERT INTO removed SELECT value + 1, ? FROM meta WHERE key = 'generation'", (number,)
@@ -279,7 +290,11 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
     return True
 
 
-def _insert(connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers) -> None:
+def _insert(
+    connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers, of_vectors: tuple[Slot, list[Slot]]
+) -> None:
+    """Insert one document. `of_vectors`: the place of its vectors, and all places that are in use."""
+    slot, places = of_vectors
     document = connection.execute(
         "INSERT INTO documents (tenant, id, compartment, sensitivity, url, fingerprint, payload) VALUES (?,"
         " ?, ?, ?, ?, ?, ?)",
@@ -295,13 +310,13 @@ def _insert(connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers)
         connection.execute(
             "INSERT INTO terms (rowid, title, path, body) VALUES (?, ?, ?, ?)", (number, *chunk.terms)
         )
+        assert number is not None
         if chunk.vectors:
-            vectors = [chunk.vectors.get(leg, (None, None))[0] for leg in LEGS]
-            connection.execute(
-                "INSERT INTO vectors (chunk, vector, keywords) VALUES (?, ?, ?)", (number, *vectors)
-            )
-            for leg, (_, coded) in chunk.vectors.items():
-                connection.execute(f"INSERT INTO {leg}_codes VALUES (?, ?)", (number, coded))
+            insert_vectors(connection, number, chunk.vectors, slot.suffix)
+        for model, vectors in chunk.others.items():
+            further = of_model(places, model)  # None: it was dropped meanwhile
+            if further is not None and further.suffix != slot.suffix:
+                insert_vectors(connection, number, vectors, further.suffix)
         filters.insert(number, chunk.filters)
     schema.add(connection, "chunks", len(rows.chunks))
     schema.add(connection, "length", sum(chunk.row[-1] for chunk in rows.chunks))
@@ -313,6 +328,16 @@ def _insert(connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers)
         " ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(document, *fact) for fact in rows.facts],
     )
+
+
+def insert_vectors(connection: sqlite3.Connection, chunk: int, vectors: VectorRows, suffix: str) -> None:
+    """Keep the vectors of a chunk, and their codes. Without vectors, it is noted that there are none."""
+    rows = [vectors.get(leg, (None, None))[0] for leg in LEGS]
+    connection.execute(
+        f"INSERT INTO vectors{suffix} (chunk, vector, keywords) VALUES (?, ?, ?)", (chunk, *rows)
+    )
+    for leg, (_, coded) in vectors.items():
+        connection.execute(f"INSERT INTO {leg}_codes{suffix} VALUES (?, ?)", (chunk, coded))
 
 
 class _FilterNumbers:
@@ -341,7 +366,7 @@ class _FilterNumbers:
         return number
 
 
-def _next(connection: sqlite3.Connection) -> None:
+def next_generation(connection: sqlite3.Connection) -> None:
     """Begin a generation. The log of removed chunks is cut when it outgrows what it saves: looking at all
     chunks once.
     """

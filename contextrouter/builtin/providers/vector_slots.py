@@ -1,0 +1,110 @@
+"""The two places that a store has for vectors: which model's are where, and which of them answer questions.
+
+A change of model fills the second place beside the first. A router searches the place of its own embedder's
+model, so both answer until one of them is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from contextrouter.errors import SourceError
+
+FIRST, SECOND = "", "_2"
+"""What the names of a place's tables, columns and notes end with."""
+NOTES = ("model", "dimensions", "embedder", "filling", "filled")
+"""What is noted of each place: the model, the length of its vectors, the embedder's name in the settings, "1"
+while some are missing, and what changes whenever vectors came to older chunks.
+"""
+COUNTED_AS = "counted_as"
+"""The note of the model and dimensions that fingerprints count: those before the first change."""
+REBUILD = "`contextrouter ingest --rebuild`"
+
+
+class Slot(NamedTuple):
+    """A place for vectors that is in use."""
+
+    suffix: str
+    model: str
+    dimensions: int
+    embedder: str
+    filling: bool  # some are missing: no question is answered with it
+
+    def suits(self, model: str, dimensions: int) -> bool:
+        """Whether nothing says that another model than `model` filled it."""
+        return not (
+            (self.model and model and self.model != model)
+            or (self.dimensions and dimensions and self.dimensions != dimensions)
+        )
+
+
+EMPTY = Slot(FIRST, "", 0, "", False)
+
+
+def note_keys() -> list[str]:
+    """Return the keys of all notes about the places."""
+    return [key + suffix for suffix in (FIRST, SECOND) for key in NOTES]
+
+
+def read_slots(notes: Mapping[str, object]) -> list[Slot]:
+    """Return the places that are in use."""
+    slots = []
+    for suffix in (FIRST, SECOND):
+        model, size = str(notes.get("model" + suffix) or ""), int(str(notes.get("dimensions" + suffix) or 0))
+        if model or size:
+            embedder = str(notes.get("embedder" + suffix) or "")
+            slots.append(Slot(suffix, model, size, embedder, bool(notes.get("filling" + suffix))))
+    return slots
+
+
+def choose(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
+    """Return the place that answers the questions of a model; an empty one where none is in use.
+
+    Raises SourceError when other models filled the store, or when vectors of this one are missing.
+    """
+    if not slots:
+        return EMPTY
+    suitable = [slot for slot in slots if slot.suits(model, dimensions)]
+    ready = [slot for slot in suitable if not slot.filling]
+    if ready:
+        return next((slot for slot in ready if slot.model == model), ready[0])
+    others = [slot for slot in slots if not slot.filling] or slots
+    if suitable:
+        remedy = "run `contextrouter embed` to its end"
+        if others != suitable:
+            remedy += f", and name the embedder of {others[0].model!r} until then"
+        raise SourceError(f"Store has only a part of the vectors of {model!r}; {remedy}.")
+    stored, size = others[0].model, others[0].dimensions
+    raise SourceError(
+        f"Store was filled by the embedding model {stored or 'unknown'!r} with {size} dimensions, the"
+        f" settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or make"
+        f" the vectors of the latter with `contextrouter embed`, or run {REBUILD}."
+    )
+
+
+def of_model(slots: Sequence[Slot], model: str) -> Slot | None:
+    """Return the place with the vectors of a model, whole or not."""
+    return next((slot for slot in slots if slot.model == model), None)
+
+
+def place_for(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
+    """Return the place that the vectors of a model are in, or are to be in. Raises SourceError where both are
+    taken by others.
+    """
+    if not model:
+        raise SourceError("The embedder names no model; only a model with a name can be told from another.")
+    if (slot := of_model(slots, model)) is not None:
+        if slot.dimensions != dimensions:
+            raise SourceError(
+                f"Store has vectors of {model!r} with {slot.dimensions} dimensions, the embedder makes"
+                f" {dimensions}; drop the former with `contextrouter embed --drop`."
+            )
+        return slot
+    taken = {slot.suffix for slot in slots}
+    if len(taken) == 2:
+        names = " and ".join(repr(slot.model) for slot in slots)
+        raise SourceError(
+            f"Store has the vectors of two models, {names}; drop one with `contextrouter embed --drop` first."
+        )
+    return Slot(SECOND if FIRST in taken else FIRST, model, dimensions, "", True)

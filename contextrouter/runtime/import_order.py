@@ -1,0 +1,17 @@
+"""Imports of large packages by several threads at once: one after the other."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from threading import RLock
+from types import ModuleType
+
+_lock = RLock()
+
+
+def import_alone(module: str) -> ModuleType:
+    """Import a module while no other thread does so. Two threads that import parts of a package in another
+    order, as numpy is by itself and by onnxruntime, each see a half of it. Raises ImportError.
+    """
+    with _lock:
+        return import_module(module)
