@@ -393,3 +393,5 @@ def test_the_command_fills_shows_and_drops(
     (model,) = json.loads(cli("embed", "--json").out)["docs"]
     assert (model["embedder"], model["ready"], model["chunks"], model["missing"]) == ("new", True, 8, 0)
     assert cli("embed", "--model", "a", "--drop", "b").code != 0
+    assert "--model is empty" in cli("embed", "--model", "").err
+    assert "--drop is empty" in cli("embed", "--drop", " ").err
