@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contextrouter.builtin.shared.places import Places
 from contextrouter.builtin.transforms.chunking import Chunk
 from contextrouter.model import Document, Fact
 from contextrouter.text import tokens
@@ -21,6 +22,15 @@ MARKDOWN = "text/markdown"
 def cut(text: str, media_type: str = MARKDOWN, **options: int) -> list[Document]:
     """The chunks of `text`."""
     return Chunk(**options).cut(Document(id="d", content=text, media_type=media_type))
+
+
+def test_the_line_of_a_piece_is_right_wherever_the_last_one_was() -> None:
+    """Chunks overlap, so that one may begin before the end of the last one, or on its line."""
+    document = Document(content="a\nb\n\nc d\ne", metadata={"first_line": 10, "page_starts": [0, 5, 9]})
+    places = Places(document)
+    assert [places.at(start, start + 1)["line"] for start in (0, 5, 7, 2, 9, 0)] == [10, 13, 13, 11, 14, 10]
+    assert places.at(0, 10) == {"page": 1, "next_pages": [[2, 5], [3, 9]], "line": 10}
+    assert places.at(0, 9) == {"page": 1, "next_pages": [[2, 5]], "line": 10}
 
 
 def outline(text: str) -> list[tuple[tuple[str, ...], str]]:

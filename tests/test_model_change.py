@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.example import CommandLine
 from support.postgres_server import open_store, run, schema, uri
+from support.stores import OpenEmpty, entry, ids, open_sqlite
 
 from contextrouter import ContextRouter, Request
 from contextrouter.builtin.embedders.onnx_example import write_model
@@ -362,10 +363,10 @@ async def test_an_older_program_refuses_a_file_with_two_models(tmp_path: Path) -
     await store.upsert([Entry(document=document, chunks=[document], vectors={"vector": [[1.0]]})])
     version = "PRAGMA user_version"
     with sqlite3.connect(store.path) as file:
-        assert file.execute(version).fetchone() == (3,)
+        assert file.execute(version).fetchone() == (4,)
     await store.vector_models().begin("two", 2, "second")
     with sqlite3.connect(store.path) as file:
-        assert file.execute(version).fetchone() == (4,)
+        assert file.execute(version).fetchone() == (5,)
     await store.aclose()
 
 
@@ -388,6 +389,11 @@ def test_the_command_fills_shows_and_drops(
     assert [line.split()[0] for line in shown.splitlines()[2:]] == ["docs", "docs"]
     assert "new" in shown
     assert cli("embed", "--drop", "default").code != 0
+    job = '[ingest.texts]\nfrom = "texts"\nto = "docs"\n'
+    (tmp_path / "settings.toml").write_text(settings.format("default").split("[embedders")[0] + job)
+    checked = cli("check")
+    assert checked.code != 0
+    assert "their embedder 'new' is not there" in " ".join(checked.out.split())
     (tmp_path / "settings.toml").write_text(settings.format("new"))
     assert cli("embed", "--drop", "default").out == "The vectors of 'default' were removed from 'docs'.\n"
     (model,) = json.loads(cli("embed", "--json").out)["docs"]
@@ -395,3 +401,37 @@ def test_the_command_fills_shows_and_drops(
     assert cli("embed", "--model", "a", "--drop", "b").code != 0
     assert "--model is empty" in cli("embed", "--model", "").err
     assert "--drop is empty" in cli("embed", "--drop", " ").err
+
+
+@pytest.mark.parametrize("opened", [open_sqlite, open_store])
+async def test_a_gap_is_closed_also_for_who_has_searched_before(opened: OpenEmpty) -> None:
+    """Somebody stored `b` without a vector between two documents that have one."""
+    async with opened() as store:
+        await store.embedded_by("one", 2)
+        for id, vector in (("a", [1.0, 0.0]), ("b", None), ("c", [0.0, 1.0])):
+            await store.upsert([entry(id, id, vector=vector)])
+        assert await ids(store, "", "vector", vector=[1.0, 0.0]) == ["a", "c"]
+        models = store.vector_models()
+        await models.begin("one", 2, "first")
+        (chunk,) = await models.missing("one", 9)
+        before = await store.version()
+        assert await models.add("one", {chunk.key: {"vector": [1.0, 1.0]}}) == 1
+        assert await models.finish("one") == 0
+        assert await store.version() != before
+        assert await ids(store, "", "vector", vector=[1.0, 0.0]) == ["a", "b", "c"]
+        with pytest.raises(SourceError, match=r"gave a vector of 3 dimensions|no place for the vectors of"):
+            await models.add("none", {chunk.key: {"vector": [1.0, 1.0, 1.0]}})
+
+
+@pytest.mark.parametrize("opened", [open_sqlite, open_store])
+async def test_the_vector_of_a_text_that_changed_meanwhile_is_left_out(opened: OpenEmpty) -> None:
+    async with opened() as store:
+        await store.embedded_by("one", 2)
+        await store.upsert([entry("a", "old", vector=[1.0, 0.0])])
+        models = store.vector_models()
+        await models.begin("two", 3, "second")
+        (chunk,) = await models.missing("two", 9)
+        await store.upsert([entry("a", "new", vector=[1.0, 0.0])])  # by a program that knows one model only
+        assert await models.add("two", {chunk.key: {"vector": [0.0, 0.0, 1.0]}}) == 0
+        assert await models.finish("two") == 1
+        assert [found.document.content for found in await models.missing("two", 9)] == ["new"]

@@ -32,6 +32,7 @@ def write(
         tokenizer.post_processor = TemplateProcessing(
             single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 4), ("[SEP]", 5)]
         )
+    tokenizer.enable_padding(pad_id=1)  # a state that is not zero, as those of real models
     tokenizer.save(str(folder / "tokenizer.json"))
     for name, content in (files or {}).items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -276,7 +276,7 @@ async def test_a_newer_schema_is_refused(store: Sqlite) -> None:
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(
-        SourceError, match="schema version 99, this contextrouter reads 4; upgrade contextrouter"
+        SourceError, match="schema version 99, this contextrouter reads 5; upgrade contextrouter"
     ):
         await store.open()
 

@@ -123,6 +123,7 @@ def test_spans_are_in_order_inside_the_text_and_as_many_as_counted(text: str) ->
     assert len(found) == tokens.count(text)
     assert all(0 <= a < b <= len(text) for a, b in found)
     assert found == sorted(found)
+    assert tokens.starts(text, 7) == [7 + start for start, _ in found]
 
 
 @given(ANY_TEXT, st.integers(0, 60))

@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,6 +34,11 @@ def settings_of(content: str) -> str:
 def samples(text: str, name: str) -> dict[str, float]:
     """Labels of a metric -> its value."""
     return {labels: float(value) for metric, labels, value in SAMPLE.findall(text) if metric == name}
+
+
+def total(text: str, name: str) -> float:
+    """The sum of a metric over all its labels."""
+    return sum(samples(text, name).values())
 
 
 class Server:
@@ -111,25 +118,52 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 @pytest.mark.case("NEW-31")
 async def test_one_scrape_counts_all_workers_those_that_died_too(server: Server):
     assert await server.ask(40) == {"otter"}
-    text = await server.get("/metrics")
+    route = 'method="POST",path="/v1/route",status="200"'
+
+    def settled(text: str) -> bool:
+        """A request is counted when its answer is written, a moment after the client has it."""
+        requests, names = "contextrouter_requests_total", "contextrouter_worker_requests_total"
+        counted = samples(text, requests).get(route) == 40 and total(text, requests) == total(text, names)
+        return counted and total(text, "contextrouter_requests_running") == 1  # the scrape itself
+
+    text = await server.until("/metrics", settled)
     shares = samples(text, "contextrouter_worker_requests_total")
     assert set(shares) == {'worker="1"', 'worker="2"'}
-    assert sum(shares.values()) == 40
     assert min(shares.values()) > 0
-    route = 'method="POST",path="/v1/route",status="200"'
-    assert samples(text, "contextrouter_requests_total") == {route: 40}
-    assert samples(text, "contextrouter_requests_running") == {"": 1}
 
     before = server.pids()
     os.kill(before[1], signal.SIGKILL)
     text = await server.until("/metrics", lambda text: 'starts_total{worker="1"} 2.0' in text)
     assert samples(text, "contextrouter_requests_total")[route] == 40
     await server.until("/healthz", lambda text: '"worker":1' in text)
+    await server.logged("Worker 1 answers", 2)
     assert server.pids() == {1: server.pids()[1], 2: before[2]}
     assert server.pids()[1] != before[1]
     log = (server.folder / "log").read_text()
     assert "Worker 1 ended by signal 9. Another starts in 0.5 s." in log
     assert re.search(r'"message": "request", "worker": 2,', log)
+
+
+COUNT = """
+import os, sys
+from contextrouter.server.metrics import Metrics
+from contextrouter.server.worker_share import Worker
+metrics = Metrics(Worker(number=1, count=2, metrics=sys.argv[1]))
+metrics.request("POST", "/v1/route", 200, 0.1)
+print(len(os.listdir(sys.argv[1])), metrics.text().decode())
+"""
+
+
+def test_a_worker_goes_on_with_the_files_of_the_one_before_it(tmp_path: Path):
+    """A worker that dies again and again does not fill the folder."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", COUNT, str(tmp_path)], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert outputs[0].split()[0] == outputs[1].split()[0]
+    assert samples(outputs[1], "contextrouter_worker_requests_total") == {'worker="1"': 2}
 
 
 @pytest.mark.case("NEW-31")

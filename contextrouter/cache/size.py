@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contextrouter.model import Context, Envelope
 
-SAMPLE = 16
+SAMPLE = 8
 """How many of the envelopes that a step lost are measured, for there may be thousands. The estimate assumes
 that the others are similar.
 """

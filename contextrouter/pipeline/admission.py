@@ -61,13 +61,13 @@ class Admission:
         answer = as_plain(answer)
         if not isinstance(answer, list | tuple):
             raise _no_hits()
-        sound, known = [], self._sound
+        sound, checked = [], self._sound
         for hit in answer:
             if type(hit) is not Hit:
                 raise _no_hits()
             document, score = hit.document, hit.score
-            if id(document) in known or _has_plain_types(document) or not self._note(flaw_of(document)):
-                known[id(document)] = document
+            if id(document) in checked or _has_plain_types(document) or not self._note(flaw_of(document)):
+                checked[id(document)] = document
                 sound.append(hit if score is None or type(score) is float else _with_number(hit))
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]

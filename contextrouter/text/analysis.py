@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from contextrouter.text.scripts import UNSPACED
 from contextrouter.text.stemming import ENGLISH, stem, stemmer
@@ -106,7 +106,7 @@ def analyse(text: str, stemmed: Stemmed | None = None) -> list[str]:
     """
     folded = fold(text)
     if folded.isascii() and stemmed is None:
-        return [stem(word) if word.isalpha() else word for word in folded.split()]
+        return [*map(_english_term, folded.split())]
     terms: list[str] = []
     for word in folded.split():
         if word.isascii():
@@ -119,6 +119,12 @@ def analyse(text: str, stemmed: Stemmed | None = None) -> list[str]:
         else:
             terms.append(stemmed(word) if stemmed else word)
     return terms
+
+
+@lru_cache(maxsize=50_000)
+def _english_term(word: str) -> str:
+    """Return the index term of a word in ASCII; most words of a text are in others as well."""
+    return stem(word) if word.isalpha() else word
 
 
 def length(terms: Iterable[Sequence[str]]) -> int:

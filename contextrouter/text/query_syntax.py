@@ -270,7 +270,18 @@ def _phrases(texts: Iterable[str], stemmers: Iterable[Stemmed | None]) -> tuple[
     return tuple(dict.fromkeys(phrase for phrase in phrases if phrase))
 
 
+@lru_cache(maxsize=10_000)
+def _english_phrase(text: str) -> Phrase:
+    """Kept, because the queries of a question have most of their words in common."""
+    return _make_phrase(text, None)
+
+
 def _phrase(text: str, stemmed: Stemmed | None) -> Phrase:
+    """Return the terms of a word or phrase."""
+    return _english_phrase(text) if stemmed is None else _make_phrase(text, stemmed)
+
+
+def _make_phrase(text: str, stemmed: Stemmed | None) -> Phrase:
     """Return the terms of a phrase; a single character of a script without spaces stands for all terms that
     it begins.
     """

@@ -73,9 +73,9 @@ def count(text: str) -> int:
     tokenizer = _tokenizer()
     if tokenizer is None:
         return sum(1 for _ in re.finditer(_ESTIMATED, text))
-    known, words = _seen.get, Counter(re.findall(_WORD, text))
+    recall, words = _seen.get, Counter(re.findall(_WORD, text))
     return sum(
-        [len((known(word) or _tokenize(tokenizer, word)).spans) * times for word, times in words.items()]
+        [len((recall(word) or _tokenize(tokenizer, word)).spans) * times for word, times in words.items()]
     )
 
 
@@ -83,9 +83,9 @@ def numbers(text: str) -> dict[int, int]:
     """The numbers of the tokens of `text` that the vocabulary has, and how often. Needs the tokenizer."""
     tokenizer = _tokenizer()
     assert tokenizer is not None
-    known, times_of = _seen.get, dict[int, int]()
+    recall, times_of = _seen.get, dict[int, int]()
     for word, times in Counter(re.findall(_WORD, text)).items():
-        for number in (known(word) or _tokenize(tokenizer, word)).numbers:
+        for number in (recall(word) or _tokenize(tokenizer, word)).numbers:
             times_of[number] = times_of.get(number, 0) + times
     return times_of
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from contextrouter.model import Document, Hit
 
 KEY = "run "
@@ -44,4 +46,5 @@ def add_run_times_to_hits(hits: Sequence[Hit], runs: Runs) -> list[Hit]:
 
 def _with_time(document: Document, runs: Runs) -> Document:
     moment = runs.get((document.parent or document.id).partition(":")[0])
-    return document if moment is None else document.replace(synced_at=moment)
+    # Its own `replace` looks after other content as well, and takes twice the time.
+    return document if moment is None else msgspec.structs.replace(document, synced_at=moment)

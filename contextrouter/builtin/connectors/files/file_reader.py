@@ -15,7 +15,7 @@ from contextrouter.builtin.connectors.files.parsing.process import Parser
 from contextrouter.builtin.connectors.files.parsing.readers import READERS, TEXTS
 from contextrouter.builtin.connectors.files.parsing.text import decode
 from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
-from contextrouter.builtin.shared.places import place_at
+from contextrouter.builtin.shared.places import Places
 from contextrouter.model import Document
 
 PARSED_BY = 4
@@ -156,10 +156,10 @@ def with_problems(parsed: Parsed, problems: Sequence[str]) -> Parsed:
 
 def _passages(document: Document) -> Iterator[Document]:
     cuts: list[Passage] = _CUTS.get(document.media_type, text_passages)(document.content, document.title)
-    end = 0
+    end, places = 0, Places(document)
     for number, cut in enumerate(cuts):
         start = document.content.find(cut.text, end)
-        position = place_at(document, start, start + len(cut.text)) if start >= 0 else {}
+        position = places.at(start, start + len(cut.text)) if start >= 0 else {}
         end = start + len(cut.text) if start >= 0 else end
         common = {key: value for key, value in document.metadata.items() if key not in _OF_WHOLE}
         yield document.replace(

@@ -19,7 +19,7 @@ from contextrouter.builtin.providers.postgres.filter import (
     value_of,
     visible,
 )
-from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.builtin.providers.sqlite.payloads import document
 from contextrouter.builtin.providers.vector_slots import of_model
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Query, Vector

@@ -15,7 +15,7 @@ from contextrouter.builtin.providers.mentions import (
     mention_candidates,
 )
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, entry, value_of, visible
-from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.builtin.providers.sqlite.payloads import document
 from contextrouter.model import Hit, Query
 from contextrouter.text.languages import LanguageTerms
 

@@ -36,7 +36,7 @@ from contextrouter.builtin.providers.postgres.maintenance import Maintained
 from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.postgres.vector_models import PostgresModels
-from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.builtin.providers.sqlite.payloads import document
 from contextrouter.contracts import EntityMatch, Entry, LinkDegrees, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector

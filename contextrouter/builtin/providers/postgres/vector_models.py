@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from contextrouter.builtin.providers.entity_texts import PAGE
 from contextrouter.builtin.providers.postgres import entity_vectors, index_tuning, schema, write
 from contextrouter.builtin.providers.postgres.connection_pool import Pool
-from contextrouter.builtin.providers.sqlite.write import document
+from contextrouter.builtin.providers.sqlite.payloads import document
 from contextrouter.builtin.providers.vector_slots import COUNTED_AS, NOTES, SECOND, Slot, of_model, place_for
 from contextrouter.contracts import ChunkToEmbed, StoredModel
 from contextrouter.errors import SourceError

@@ -17,7 +17,7 @@ from contextrouter.builtin.providers.postgres import entity_vectors, schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import entries, lexeme, mark
 from contextrouter.builtin.providers.postgres.text_configurations import of_all_stores
-from contextrouter.builtin.providers.sqlite.write import payload
+from contextrouter.builtin.providers.sqlite.payloads import payload
 from contextrouter.builtin.providers.vector_slots import COUNTED_AS, FIRST, SECOND, Slot, choose, note_keys
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError

@@ -13,7 +13,8 @@ from contextrouter.builtin.providers.filtering import COLUMNS, UNTRUSTED
 from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
-from contextrouter.builtin.providers.sqlite.write import document, documents, listed
+from contextrouter.builtin.providers.sqlite.payloads import document, documents
+from contextrouter.builtin.providers.sqlite.write import listed
 from contextrouter.builtin.providers.vector_slots import of_model
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Vector

@@ -12,9 +12,10 @@ from contextrouter.errors import SourceError
 from contextrouter.text.analysis import ANALYSIS
 
 APPLICATION = 0x63_74_78_72  # "ctxr"
-VERSION, USUAL, OLDEST = 4, 3, 2
+VERSION, USUAL, OLDEST = 5, 4, 2
 """The version of a store with the vectors of two models, that of any other one that is written, and the oldest
-that is read as it is; a write brings it up to date.
+that is read as it is; a write brings it up to date. Version 3 has a table for vectors of entities. Version 4
+gives filter values their numbers itself, and compresses documents.
 """
 REBUILD = "`contextrouter ingest --rebuild`"
 
@@ -26,7 +27,7 @@ CREATE TABLE documents (
   tenant TEXT NOT NULL, id TEXT NOT NULL,                 -- tenant '': unlabelled
   compartment TEXT NOT NULL, sensitivity TEXT NOT NULL,
   url TEXT NOT NULL, fingerprint TEXT NOT NULL,
-  payload TEXT NOT NULL,                                  -- the document as JSON; '': as its only chunk
+  payload TEXT NOT NULL,                                  -- the document as JSON, or that compressed; '': as its only chunk
   UNIQUE (tenant, id)
 );
 CREATE INDEX documents_id ON documents (id);
@@ -51,7 +52,8 @@ CREATE TABLE keywords_codes (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
 -- Which chunks went with which generation, so that a reader need not look at all to know; complete since meta's `log`.
 CREATE TABLE removed (generation INTEGER, chunk INTEGER, PRIMARY KEY (generation, chunk)) WITHOUT ROWID;
 
-CREATE TABLE filter_values (number INTEGER PRIMARY KEY, key TEXT NOT NULL, value TEXT NOT NULL, UNIQUE (key, value));
+-- Without a row id, which would keep each value twice. Numbers are given by meta's `last_filter`.
+CREATE TABLE filter_values (key TEXT, value TEXT, number INTEGER NOT NULL, PRIMARY KEY (key, value)) WITHOUT ROWID;
 CREATE TABLE filters (value INTEGER, chunk INTEGER, PRIMARY KEY (value, chunk)) WITHOUT ROWID;
 CREATE INDEX filters_chunk ON filters (chunk);
 
@@ -96,6 +98,9 @@ CREATE TABLE keywords_codes{SECOND} (chunk INTEGER PRIMARY KEY, code BLOB NOT NU
 STEMS = "\x1fstems"
 """The key in `filter_values` under which a chunk has the language of its stems, where that is not English."""
 
+LAST_FILTER = "last_filter"
+"""The key in `meta` of the number that a filter value was given last."""
+
 EMPTIED = (
     "documents",
     "chunks",
@@ -132,6 +137,7 @@ def create(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
     connection.execute(ENTITY_TABLE)
     values = {"store": uuid.uuid4().hex, "generation": 0, "chunks": 0, "length": 0, "log": 0, "removed": 0}
+    values[LAST_FILTER] = 0
     values["analysis"] = ANALYSED_BY
     connection.executemany("INSERT INTO meta VALUES (?, ?)", list(values.items()))
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -142,6 +148,9 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a store of an older version that is read up to date. Call inside a write transaction."""
     if not has_entities(connection):
         connection.execute(ENTITY_TABLE)
+    if connection.execute("PRAGMA user_version").fetchone()[0] < USUAL:
+        last = connection.execute("SELECT coalesce(max(number), 0) FROM filter_values").fetchone()[0]
+        write_meta(connection, LAST_FILTER, last)
         connection.execute(f"PRAGMA user_version = {USUAL}")
 
 
@@ -220,17 +229,17 @@ def number(connection: sqlite3.Connection, key: str) -> int:
 
 def text(connection: sqlite3.Connection, key: str) -> str:
     """A value from `meta`; empty where there is none yet."""
-    known = connection.meta if isinstance(connection, StoreConnection) else None
-    if known is None:
+    meta = connection.meta if isinstance(connection, StoreConnection) else None
+    if meta is None:
         row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return "" if row is None else str(row[0])
-    return (known or _read_meta(connection, known)).get(key, "")
+    return (meta or _read_meta(connection, meta)).get(key, "")
 
 
-def _read_meta(connection: sqlite3.Connection, known: dict[str, str]) -> dict[str, str]:
-    """Add all of `meta` to what is known of it."""
-    known.update((key, str(value)) for key, value in connection.execute("SELECT key, value FROM meta"))
-    return known
+def _read_meta(connection: sqlite3.Connection, meta: dict[str, str]) -> dict[str, str]:
+    """Add all of the table `meta` to the mapping."""
+    meta.update((key, str(value)) for key, value in connection.execute("SELECT key, value FROM meta"))
+    return meta
 
 
 def version(connection: sqlite3.Connection) -> str:

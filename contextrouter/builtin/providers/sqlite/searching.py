@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.job_runs import add_run_times
 from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema
 from contextrouter.builtin.providers.sqlite.file import Stop, begin_snapshot, end_snapshot
 from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.search_batches import Answers
-from contextrouter.builtin.providers.sqlite.text_leg import TextIndex
-from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot
+from contextrouter.builtin.providers.sqlite.text_leg import Contributions, TextIndex, TextQuery
+from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot, VectorQuery
 from contextrouter.builtin.providers.vector_slots import choose
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Hit, Query, Vector
@@ -20,6 +21,13 @@ from contextrouter.vectors import unit_array
 
 Numbered = Sequence[tuple[int, float]]
 """Numbers of chunks and their scores."""
+
+
+class Ranking(NamedTuple):
+    """Chunks that were found, best first, and vectors of these and others."""
+
+    ranked: Numbered
+    vectors: Mapping[int, Vector]
 
 
 class Snapshot:
@@ -41,69 +49,103 @@ class Snapshot:
         self._runs = schema.runs(connection)
         self._languages = schema.languages(connection)
         self._documents: dict[int, Document] = {}
+        self._unread: dict[int, None] = {}  # chunks that were found
+        self._vectors_at: dict[tuple[str, str], dict[int, Any]] = {each: {} for each in nearby}
+        self._contributions: Contributions = {}
 
     def answer(self, queries: Sequence[Query], answers: Answers) -> None:
         """Add the hits of each query to `answers`, or the error that kept it from having any."""
+        rankings: list[Ranking | SourceError] = []
         for query in queries:
             try:
-                answers.append(self.search(query))
+                rankings.append(self.rank(query))
             except SourceError as error:
-                answers.append(error)
+                rankings.append(error)
+        self._read_documents()
+        answers += [each if isinstance(each, SourceError) else self._hits(each) for each in rankings]
 
-    def search(self, query: Query) -> list[Hit]:
-        """The hits of a query, best first; ties by id. Raises SourceError, SourceTimeout at the deadline."""
+    def rank(self, query: Query) -> Ranking:
+        """The chunks that a query finds, best first; ties by id. Raises SourceError, SourceTimeout at the
+        deadline.
+        """
         self.stop.check()
-        return self._search_text(query) if query.leg == "text" else self._search_vectors(query)
+        return self._rank_texts(query) if query.leg == "text" else self._rank_vectors(query)
 
     def mentions(self, query: Query) -> list[Hit]:
         """A chunk of each document that names an entity of a query."""
         condition = admitted(query, self._terms_of(query).without_phrases())
         best = mentions_leg.find_mentions(self.connection, query, condition, self.stop)
-        return self._hits(best, query.limit, self._vectors_of(best))
+        ranking = self._ranking(best, query.limit, self._vectors_of(best))
+        self._read_documents()
+        return self._hits(ranking)
 
     def _terms_of(self, query: Query) -> LanguageTerms:
         required, excluded = query.required, query.excluded
         return language_terms(query.text, self._languages, required=required, excluded=excluded)
 
-    def _search_text(self, query: Query) -> list[Hit]:
+    def _rank_texts(self, query: Query) -> Ranking:
         schema.refuse_other_analysis(self.connection)
         question = self._terms_of(query)
         condition = admitted(query, question)
         best = self._text_index.search(
-            self.connection, question.words, query.scope, condition, query.limit, self.stop
+            self.connection,
+            TextQuery(question.words, query.scope, condition, query.limit),
+            self._contributions,
+            self.stop,
         )
-        return self._hits(best, query.limit, self._vectors_of(best))
+        return self._ranking(best, query.limit, self._vectors_of(best))
 
-    def _search_vectors(self, query: Query) -> list[Hit]:
+    def _rank_vectors(self, query: Query) -> Ranking:
         if query.vector is None:
             raise SourceError(
                 f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
             )
-        nearby = self._nearby[self._suffix(), query.leg]
+        place = self._suffix(), query.leg
+        nearby = self._nearby[place]
         try:
             vector = unit_array(query.vector)
         except (ValueError, TypeError) as error:
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
         if vector is None:
-            return []
+            return Ranking([], {})
         while True:
             self.stop.check()
             condition = admitted(query, self._terms_of(query).without_phrases())
             try:
-                near = nearby.search(self.connection, vector, condition, query.limit, self.stop)
-                return self._hits(near.ranked, query.limit, near.vectors)
+                near = nearby.search(
+                    self.connection,
+                    VectorQuery(vector, condition, query.limit),
+                    self._vectors_at[place],
+                    self.stop,
+                )
+                return self._ranking(near.ranked, query.limit, near.vectors)
             except StaleSnapshot:
+                self._read_documents()  # a later snapshot may lack them, and have vectors of another model
+                self._vectors_at = {each: {} for each in self._nearby}
                 end_snapshot(self.connection)
                 begin_snapshot(self.connection)
 
-    def _hits(self, best: Numbered, limit: int, vectors: Mapping[int, Vector]) -> list[Hit]:
-        """The best as hits; equal scores in the order of ids, whatever the order of writing."""
-        ranked, known = lookup.rank(self.connection, best, limit), self._documents
-        unread = [number for number, _ in ranked if number not in known]
-        chunks = add_run_times(lookup.texts(self.connection, unread), self._runs) if unread else ()
-        known.update(zip(unread, chunks, strict=True))
+    def _ranking(self, best: Numbered, limit: int, vectors: Mapping[int, Vector]) -> Ranking:
+        """The best, whose documents are to be read; equal scores in the order of ids, whatever the order of
+        writing.
+        """
+        ranked = lookup.rank(self.connection, best, limit)
+        self._unread.update(dict.fromkeys([number for number, _ in ranked]))
+        return Ranking(ranked, vectors)
+
+    def _read_documents(self) -> None:
+        """Read what the rankings of this snapshot found, each chunk once."""
+        numbers = [number for number in self._unread if number not in self._documents]
+        self._unread.clear()
+        if numbers:
+            chunks = add_run_times(lookup.texts(self.connection, numbers), self._runs)
+            self._documents.update(zip(numbers, chunks, strict=True))
+
+    def _hits(self, ranking: Ranking) -> list[Hit]:
+        documents, vector = self._documents, ranking.vectors.get
         return [
-            Hit(document=known[number], score=score, vector=vectors.get(number)) for number, score in ranked
+            Hit(document=documents[number], score=score, vector=vector(number))
+            for number, score in ranking.ranked
         ]
 
     def _vectors_of(self, best: Numbered) -> Mapping[int, Vector]:
@@ -111,10 +153,11 @@ class Snapshot:
         if not self._nearby:
             return {}
         try:
-            nearby = self._nearby[self._suffix(), "vector"]
+            place = self._suffix(), "vector"
         except SourceError:  # other models filled the store
             return {}
-        return nearby.vectors_of(self.connection, [number for number, _ in best])
+        chunks = [number for number, _ in best]
+        return self._nearby[place].vectors_of(self.connection, chunks, self._vectors_at[place])
 
     def _suffix(self) -> str:
         """The place of the vectors that questions are compared with. Raises SourceError."""

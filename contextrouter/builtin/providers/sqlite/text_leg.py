@@ -7,7 +7,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.file import Stop
@@ -52,6 +52,19 @@ class Postings(NamedTuple):
     frequencies: Scores
 
 
+Contributions: TypeAlias = "dict[int, tuple[Postings, Scores]]"
+"""What terms contribute to the scores of their chunks, before their weight; by `id()` of their postings."""
+
+
+class TextQuery(NamedTuple):
+    """The words of a question, whose scope `condition` holds as well, and how many chunks are asked for."""
+
+    words: Sequence[Word]
+    scope: Scope | None
+    condition: Condition
+    limit: int
+
+
 class _Reading(NamedTuple):
     """A search while it reads: its snapshot, the store's id, postings that were read before, when to stop."""
 
@@ -75,18 +88,12 @@ class TextIndex:
         self._recent = RecentReads[str, Postings](MOST_REMEMBERED, ("store", "generation"))
 
     def search(
-        self,
-        connection: sqlite3.Connection,
-        words: Sequence[Word],
-        scope: Scope | None,
-        condition: Condition,
-        limit: int,
-        stop: Stop,
+        self, connection: sqlite3.Connection, query: TextQuery, contributions: Contributions, stop: Stop
     ) -> list[tuple[int, float]]:
-        """The `limit` best admitted chunks (number, score) and those tied with the last, best first.
-
-        `condition` holds what `scope` asks as well.
+        """The best admitted chunks (number, score) and those tied with the last, best first. `contributions`
+        holds what terms contributed in other queries of the batch, which have the same scope.
         """
+        words, scope, condition, limit = query
         np = numpy()
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
@@ -96,17 +103,20 @@ class TextIndex:
         summed = np.zeros(len(lengths.values))
         for word in self._read(reading, words, shown):
             idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
-            for found, frequencies in word:
-                summed[found - lengths.base] += idf * bm25.saturation(
-                    frequencies, lengths.of(found) / average
-                )
+            for postings in word:
+                contribution = contributions.get(id(postings))
+                if contribution is None:
+                    relative = lengths.of(postings.chunks) / average
+                    contribution = postings, bm25.saturation(postings.frequencies, relative)
+                    contributions[id(postings)] = contribution  # it keeps them: no others get their id
+                summed[postings.chunks - lengths.base] += idf * contribution[1]
         chosen = np.flatnonzero(summed > 0.0)
-        summed, found = summed[chosen], chosen + lengths.base
+        summed, matches = summed[chosen], chosen + lengths.base
         if condition.sql and condition != visible(scope, "c"):
             with stop.finishing():
-                kept = self._admitted.indexes(found, connection, reading.store, condition)
-            summed, found = summed[kept], found[kept]
-        return best(found, summed, limit, 9)
+                admitted = self._admitted.indexes(matches, connection, reading.store, condition)
+            summed, matches = summed[admitted], matches[admitted]
+        return best(matches, summed, limit, 9)
 
     def statistics(
         self, connection: sqlite3.Connection, terms: Sequence[str], scope: Scope | None, stop: Stop

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers.sqlite import schema
@@ -51,10 +51,18 @@ class StaleSnapshot(Exception):
 
 
 class Nearest(NamedTuple):
-    """Chunks near a query: (number, cosine), nearest first, and the vector of each."""
+    """Chunks near a query: (number, cosine), nearest first, and the vectors of these and others."""
 
     ranked: list[tuple[int, float]]
-    vectors: dict[int, Vector]
+    vectors: Mapping[int, Vector]
+
+
+class VectorQuery(NamedTuple):
+    """What is near a unit vector, among the chunks that a condition admits, and how many of them."""
+
+    vector: Rows
+    condition: Condition
+    limit: int
 
 
 class _Codes(NamedTuple):
@@ -85,18 +93,19 @@ class CodeIndex(SnapshotCache[_Codes]):
         self._recent = RecentReads[int, Vector](RECENT_VECTORS, self.keys)
 
     def search(
-        self, connection: sqlite3.Connection, vector: Rows, condition: Condition, limit: int, stop: Stop
+        self, connection: sqlite3.Connection, query: VectorQuery, vectors: dict[int, Any], stop: Stop
     ) -> Nearest:
-        """The `limit` nearest admitted chunks and those tied with the last, nearest first; scores are of
-        float32 vectors.
+        """The nearest admitted chunks and those tied with the last, nearest first; scores are of float32
+        vectors. `vectors` holds the vectors that the batch has read, by chunk; those read here are added.
 
         Raises StaleSnapshot when the snapshot of `connection` is older than what is loaded.
         """
         np = numpy()
+        vector, condition, limit = query
         with stop.finishing():
             codes = self.read_at(connection)
         if len(codes.numbers) == len(codes.dead):
-            return Nearest([], {})
+            return Nearest([], vectors)
         if codes.values.shape[1] != len(vector):
             raise SourceError(
                 f"Query vector has {len(vector)} dimensions, the store's have {codes.values.shape[1]}; "
@@ -113,37 +122,47 @@ class CodeIndex(SnapshotCache[_Codes]):
             rough = rough[admitted]
         chosen = _nominate(rough, limit, step)
         chunks = codes.numbers[chosen if admitted is None else admitted[chosen]]
-        rows = self._exact(connection, chunks, len(vector))
+        rows = self._exact(connection, chunks, len(vector), vectors)
         scores = np.clip(rows.astype(np.float64) @ vector.astype(np.float64), -1.0, 1.0)
-        vectors: dict[int, Vector] = dict(zip(chunks.tolist(), rows, strict=True))
         return Nearest(best(chunks, scores, limit, 6), vectors)
 
-    def vectors_of(self, connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Vector]:
-        """The vectors of these chunks, where they have one."""
-        rows = self._read_vectors(connection, chunks)
-        return {chunk: rows[chunk] for chunk in chunks if chunk in rows}
+    def vectors_of(
+        self, connection: sqlite3.Connection, chunks: Sequence[int], vectors: dict[int, Any]
+    ) -> Mapping[int, Vector]:
+        """The vectors of these chunks and of others, where they have one; see `search`."""
+        self._read_vectors(connection, chunks, vectors)
+        return vectors
 
-    def _exact(self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int) -> Any:
+    def _exact(
+        self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int, vectors: dict[int, Any]
+    ) -> Any:
         """The vectors of chunks that have one, one row each."""
-        rows = self._read_vectors(connection, chunks.tolist())
-        return numpy().array([rows[chunk] for chunk in chunks.tolist()], "<f4").reshape(-1, dimensions)
+        numbers = chunks.tolist()
+        self._read_vectors(connection, numbers, vectors)
+        return numpy().array([vectors[chunk] for chunk in numbers], "<f4").reshape(-1, dimensions)
 
-    def _read_vectors(self, connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, Any]:
-        """The vectors of chunks, from memory or the table. The queries of a question find much the same."""
+    def _read_vectors(
+        self, connection: sqlite3.Connection, chunks: Sequence[int], vectors: dict[int, Any]
+    ) -> None:
+        """Add the vectors of chunks to those at hand, from memory or the table. The queries of a question
+        find much the same.
+        """
+        absent = [chunk for chunk in chunks if chunk not in vectors]
+        if not absent:
+            return
         recent = self._recent.read_at(connection)
-        rows = recent.get_all(chunks)
-        if len(rows) == len(chunks):
-            return rows
+        vectors.update(recent.get_all(absent))
+        unread = [chunk for chunk in absent if chunk not in vectors]
+        if not unread:
+            return
         sql = (
             f"SELECT chunk, {self._leg} FROM vectors{self._suffix} WHERE chunk IN (SELECT value FROM"
             f" json_each(?)) AND {self._leg} IS NOT NULL"
         )
         read = numpy().frombuffer
-        unread = json.dumps([chunk for chunk in chunks if chunk not in rows])
-        for chunk, blob in connection.execute(sql, (unread,)).fetchall():
-            rows[chunk] = read(blob, "<f4")
-            recent.add(chunk, rows[chunk])
-        return rows
+        for chunk, blob in connection.execute(sql, (json.dumps(unread),)).fetchall():
+            vectors[chunk] = read(blob, "<f4")
+            recent.add(chunk, vectors[chunk])
 
     def first(self, connection: sqlite3.Connection) -> _Codes:
         """No code."""

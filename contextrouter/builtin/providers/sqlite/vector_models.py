@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextrouter.builtin.providers.entity_texts import PAGE
 from contextrouter.builtin.providers.sqlite import entity_vectors, schema, write
 from contextrouter.builtin.providers.sqlite.file import StoreFile
+from contextrouter.builtin.providers.sqlite.payloads import document
 from contextrouter.builtin.providers.sqlite.vector_leg import code
 from contextrouter.builtin.providers.vector_slots import COUNTED_AS, NOTES, SECOND, Slot, of_model, place_for
 from contextrouter.contracts import ChunkToEmbed, StoredModel
@@ -130,7 +131,7 @@ def _find_gaps(connection: sqlite3.Connection, model: str, limit: int, after: in
         f" {without} ORDER BY c.number LIMIT ?",
         (after, limit),
     )
-    return [ChunkToEmbed(key=str(number), document=write.document(stored)) for number, stored in rows]
+    return [ChunkToEmbed(key=str(number), document=document(stored)) for number, stored in rows]
 
 
 def _encode_vectors(by_leg: Mapping[str, Vector | None]) -> write.VectorRows:

@@ -12,13 +12,12 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
-
 from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.builtin.providers.sqlite import entity_vectors, schema
+from contextrouter.builtin.providers.sqlite.payloads import compress, document, payload
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
 from contextrouter.builtin.providers.vector_slots import (
     COUNTED_AS,
@@ -39,8 +38,6 @@ from contextrouter.vectors import unit_array
 
 VECTOR_TABLES = ("vectors", "vector_codes", "keywords_codes")
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
-_DECODER = msgspec.json.Decoder(Document)
-_LIST_DECODER = msgspec.json.Decoder(list[Document])
 
 
 VectorRows: TypeAlias = Mapping[str, tuple[bytes, bytes]]
@@ -87,7 +84,7 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
                 document.sensitivity or "",
                 document.url,
                 entry.fingerprint,
-                "" if chunks == [document] else payload(document),
+                "" if chunks == [document] else compress(payload(document)),
             ),
             chunks=tuple(
                 _chunk(
@@ -107,21 +104,6 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
         raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
-def payload(document: Document) -> str:
-    """A document as JSON. Moments and other values of metadata that JSON lacks become text."""
-    return msgspec.json.encode(document, enc_hook=str).decode()
-
-
-def document(stored: str) -> Document:
-    """The inverse of `payload`."""
-    return _DECODER.decode(stored)
-
-
-def documents(stored: str) -> list[Document]:
-    """The inverse of several payloads, in a JSON array."""
-    return _LIST_DECODER.decode(stored)
-
-
 def terms(chunk: Document) -> tuple[str, str, str]:
     """What the text index is given of a chunk: the terms of its three fields, parted by spaces."""
     stemmed = stemmer(chunk.language)
@@ -138,6 +120,7 @@ def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dim
         places = _check_sizes(connection, places, row, model, dimensions)
         _remove(connection, row.tenant, row.id)
         _insert(connection, row, filters, (choose(places, model, dimensions) if places else EMPTY, places))
+    filters.keep()
     next_generation(connection)
 
 
@@ -345,25 +328,34 @@ class _FilterNumbers:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.known: dict[tuple[str, str], int | None] = {}
+        self.numbers: dict[tuple[str, str], int] = {}
+        self.last = schema.number(connection, schema.LAST_FILTER)
 
     def insert(self, chunk: int | None, filters: Sequence[tuple[str, str]]) -> None:
         """Give a chunk its filter values."""
-        known = self.known
+        numbers = self.numbers
         for pair in filters:
-            if pair not in known:
-                known[pair] = self._number(pair)
-        self.connection.executemany("INSERT INTO filters VALUES (?, ?)", [(known[p], chunk) for p in filters])
+            if pair not in numbers:
+                numbers[pair] = self._number(pair)
+        self.connection.executemany(
+            "INSERT INTO filters VALUES (?, ?)", [(numbers[p], chunk) for p in filters]
+        )
 
-    def _number(self, pair: tuple[str, str]) -> int | None:
+    def keep(self) -> None:
+        """Note which number was given last."""
+        schema.write_meta(self.connection, schema.LAST_FILTER, self.last)
+
+    def _number(self, pair: tuple[str, str]) -> int:
+        # Most are new. A number is never taken, so that only a pair that is there is ignored.
         added = self.connection.execute(
-            "INSERT OR IGNORE INTO filter_values (key, value) VALUES (?, ?)", pair
+            "INSERT OR IGNORE INTO filter_values (key, value, number) VALUES (?, ?, ?)",
+            (*pair, self.last + 1),
         )
         if added.rowcount:
-            return added.lastrowid
+            self.last += 1
+            return self.last
         row = self.connection.execute("SELECT number FROM filter_values WHERE key = ? AND value = ?", pair)
-        number: int = row.fetchone()[0]
-        return number
+        return int(row.fetchone()[0])
 
 
 def next_generation(connection: sqlite3.Connection) -> None:

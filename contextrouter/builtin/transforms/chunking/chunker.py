@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from contextrouter.builtin.shared.places import place_at
+from contextrouter.builtin.shared.places import Places
 from contextrouter.builtin.transforms.chunking.boundaries import Cutter, TokenizedText, strip_blank
 from contextrouter.builtin.transforms.chunking.pieces import Piece, Sizes
 from contextrouter.contracts import Transform
@@ -86,14 +86,14 @@ class Chunker(Transform):
         tokenized = TokenizedText(text)
         chunks: list[Document] = []
         occurrences: Counter[tuple[tuple[str, ...], str]] = Counter()
-        common, exact = _common_metadata(document), tokens.exact()
+        common, exact, places = _common_metadata(document), tokens.exact(), Places(document)
         for piece in self._fit(tokenized, self.pieces(document, tokenized, problems)):
             content = text[piece.start : piece.end]
             if piece.header:
                 content = text[slice(*piece.header)] + content
             number = occurrences[piece.path, content]
             occurrences[piece.path, content] += 1
-            chunk = _make_chunk(document, piece, content, number, common)
+            chunk = _make_chunk(document, piece, content, number, common, places)
             if not piece.header and exact:
                 chunk = chunk.replace(tokens=tokenized.count(piece.start, piece.end))
             chunks.append(chunk)
@@ -143,17 +143,12 @@ def _first_chunk_metadata(document: Document, problems: Sequence[str]) -> dict[s
 
 
 def _make_chunk(
-    document: Document, piece: Piece, content: str, number: int, common: Mapping[str, Any]
+    document: Document, piece: Piece, content: str, number: int, common: Mapping[str, Any], places: Places
 ) -> Document:
     parent = document.id or document.fingerprint
     path = document.path + piece.path
     key = json.dumps([parent, path, content, number], ensure_ascii=True)
-    metadata = {
-        **common,
-        "start": piece.start,
-        "end": piece.end,
-        **place_at(document, piece.start, piece.end),
-    }
+    metadata = {**common, "start": piece.start, "end": piece.end, **places.at(piece.start, piece.end)}
     if piece.header:
         metadata["header"] = list(piece.header)
     return document.replace(
