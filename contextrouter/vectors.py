@@ -26,6 +26,8 @@ def unit(vector: Vector) -> list[float] | None:
         values = [float(value) for value in vector]
     except TypeError as error:
         raise ValueError("has a vector that is not flat; give a flat list of numbers") from error
+    except OverflowError as error:  # a whole number of more than 308 digits
+        raise ValueError(_NOT_FINITE) from error
     if not values:
         raise ValueError("has a vector without values; give a flat list of numbers")
     length = math.hypot(*values)
@@ -44,7 +46,10 @@ def unit_array(vector: Vector | NDArray[Any]) -> NDArray[np.float32] | None:
     """As `unit`, but a float32 array. It needs numpy, and is five times as fast for an array."""
     import numpy as np
 
-    values = np.asarray(vector, dtype=np.float64)
+    try:
+        values = np.asarray(vector, dtype=np.float64)
+    except OverflowError as error:
+        raise ValueError(_NOT_FINITE) from error
     if values.ndim != 1 or not values.size:
         raise ValueError(f"has a vector of shape {values.shape}; give a flat list of numbers")
     peak = float(np.abs(values).max())

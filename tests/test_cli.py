@@ -60,6 +60,7 @@ def test_route_fits_on_a_screen_with_the_best_first(cli: CommandLine, example: P
     assert [line[:3] for line in lines if line.startswith("[")][:3] == ["[1]", "[2]", "[3]"]
     assert any(line.strip().startswith("https://example.org/news/five-books · news") for line in lines)
     assert lines[-2].startswith("Coverage: all of 19 calls to 5 sources answered; the slowest, ")
+    assert "\n[4]: 1 more document\n" in cli("route", QUESTION, "--limit", "4").out
     notes = cli("route", "When does the reading group meet?", "--source", "notes")
     assert "    examples/notes/reading-group.md:" in notes.out
     assert in_a_process(example, "route", QUESTION, LINES="60", COLUMNS="100").stdout.count("\n") > 40

@@ -169,6 +169,11 @@ async def test_tries_end_with_their_number_and_with_the_time() -> None:
         ([[1, 0], [0, 0]], "no direction"),
         ({"data": []}, "no list of vectors where vectors = '@' says; its keys are data"),
         ([["1", "0"], ["0", "1"]], "no list of vectors"),
+        ([[True, False], [False, True]], "no list of vectors"),
+        (
+            web.Response(body=b"[[1" + b"0" * 400 + b", 1], [1, 1]]", content_type="application/json"),
+            "no direction",
+        ),
         (web.Response(body=b"<html>", content_type="application/json"), "what is no JSON"),
         (web.Response(body=b"<html>", content_type="text/html"), "content type is 'text/html'"),
     ],
@@ -177,6 +182,16 @@ async def test_an_answer_of_another_shape_is_named(said: Any, message: str) -> N
     async with served(lambda body: said) as (url, _):
         with pytest.raises(PluginError, match=message.replace("[", r"\[")):
             await embedded(make(url), ["a", "b"])
+
+
+@pytest.mark.case("NEW-49")
+async def test_a_key_that_the_server_repeats_is_masked_and_nothing_reaches_the_terminal() -> None:
+    said = {"Bearer key-of-mine-1234": 1, "\x1b[31mred": 2}
+    async with served(lambda body: said) as (url, _):
+        with pytest.raises(PluginError, match="its keys are") as raised:
+            await embedded(make(url, headers={"Authorization": "Bearer key-of-mine-1234"}), ["a"])
+    assert "key-of-mine" not in str(raised.value)
+    assert str(raised.value).isprintable()
 
 
 async def test_numbers_that_are_not_those_of_the_texts_are_refused() -> None:

@@ -389,11 +389,18 @@ def test_the_command_fills_shows_and_drops(
     assert [line.split()[0] for line in shown.splitlines()[2:]] == ["docs", "docs"]
     assert "new" in shown
     assert cli("embed", "--drop", "default").code != 0
+    job = '[ingest.texts]\nfrom = "texts"\nto = "docs"\n'
+    (tmp_path / "settings.toml").write_text(settings.format("default").split("[embedders")[0] + job)
+    checked = cli("check")
+    assert checked.code != 0
+    assert "their embedder 'new' is not there" in " ".join(checked.out.split())
     (tmp_path / "settings.toml").write_text(settings.format("new"))
     assert cli("embed", "--drop", "default").out == "The vectors of 'default' were removed from 'docs'.\n"
     (model,) = json.loads(cli("embed", "--json").out)["docs"]
     assert (model["embedder"], model["ready"], model["chunks"], model["missing"]) == ("new", True, 8, 0)
     assert cli("embed", "--model", "a", "--drop", "b").code != 0
+    assert "--model is empty" in cli("embed", "--model", "").err
+    assert "--drop is empty" in cli("embed", "--drop", " ").err
 
 
 @pytest.mark.parametrize("opened", [open_sqlite, open_store])

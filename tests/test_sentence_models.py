@@ -151,6 +151,13 @@ async def test_the_models_name_is_another_one_wherever_its_vectors_are(tmp_path:
         ({"modules.json": [{"type": "sentence_transformers.models.Dense"}]}, None, "a Dense layer behind"),
         ({}, model_bytes(("input_ids", "past_keys")), "asks for the input 'past_keys'"),
         ({}, b"no model", "cannot load"),
+        ({"tokenizer.json": {}}, None, "tokenizer.json cannot be read: Model missing"),
+        ({"config_sentence_transformers.json": {"prompts": ["a"]}}, None, "`prompts` that are no table"),
+        (
+            {"config_sentence_transformers.json": {"prompts": {"query": 1}}},
+            None,
+            "`prompts` that are no table",
+        ),
     ],
 )
 async def test_a_folder_whose_model_would_give_wrong_vectors_is_refused(

@@ -23,7 +23,7 @@ def test_a_unit_vector_has_length_one_in_plain_python_and_with_numpy(values: lis
         assert array.tolist() == pytest.approx(plain, abs=1e-6)
 
 
-@pytest.mark.parametrize("values", [[math.nan, 1.0], [1.0, math.inf], [], [[1.0], [2.0]]])
+@pytest.mark.parametrize("values", [[math.nan, 1.0], [1.0, math.inf], [], [[1.0], [2.0]], [10**400, 1.0]])
 def test_what_is_no_list_of_finite_numbers_is_refused_and_has_no_direction(values: list[float]):
     for function in (unit, unit_array):
         with pytest.raises(ValueError, match="has a vector"):

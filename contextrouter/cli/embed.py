@@ -24,13 +24,13 @@ Stores = Annotated[
     typer.Argument(metavar="STORE", help="Stores; none: all whose model can be changed.", show_default=False),
 ]
 Model = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--model", metavar="NAME", help="The new embedder, by its name in [embedders].", show_default=False
     ),
 ]
 Drop = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--drop",
         metavar="NAME",
@@ -48,8 +48,8 @@ Wait = Annotated[
 @command
 async def embed(
     stores: Stores = None,
-    model: Model = "",
-    drop: Drop = "",
+    model: Model = None,
+    drop: Drop = None,
     settings: options.SettingsPath = options.DEFAULT,
     batch: Batch = 64,
     wait: Wait = 60.0,
@@ -58,6 +58,9 @@ async def embed(
     """Change the embedding model of stores, while they answer. Without an option: say whose vectors they
     have.
     """
+    for option, name in (("--model", model), ("--drop", drop)):
+        if name is not None and not name.strip():  # a variable of a script that is not set
+            raise SettingsError(f"{option} is empty. Give the name of an embedder, or leave {option} out.")
     if model and drop:
         raise SettingsError("--model fills a store and --drop empties a part of it; give one of them.")
     async with options.open_router(settings) as router:

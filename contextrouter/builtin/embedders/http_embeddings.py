@@ -22,6 +22,7 @@ from contextrouter.fetch import JSON, Fetched, Fetcher, FetchFailed, FetchKeys, 
 from contextrouter.model import Vector
 from contextrouter.runtime.threads import Threads
 from contextrouter.text.characters import is_blank
+from contextrouter.text.prompt_injection import clean_line
 from contextrouter.vectors import direction
 
 NAMES = ("texts", "text", "model", "dimensions", "input_type")
@@ -270,11 +271,12 @@ class Http(Embedder):
         return self._threads
 
     def _make_error(self, problem: str) -> PluginError:
-        return PluginError(f"Embedder 'http': {self._fetcher.masked(self._url)} {problem}.")
+        # What a server wrote may repeat the key that it was sent, or hold characters for a terminal.
+        return PluginError(f"Embedder 'http': {self._fetcher.masked(clean_line(f'{self._url} {problem}'))}.")
 
 
 def _is_vector(row: object) -> bool:
-    return isinstance(row, list) and all(isinstance(value, int | float) for value in row)
+    return isinstance(row, list) and all(type(value) in (int, float) for value in row)
 
 
 def _takes_one_text(body: Mapping[str, Any]) -> bool:

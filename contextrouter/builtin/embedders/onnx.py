@@ -91,7 +91,10 @@ class Onnx(SentenceEmbedder[OnnxModel]):
             described = read_folder(folder)
             pooling = cast("Pooling", described.pooling or "mean" if self.pooling == "auto" else self.pooling)
             max_tokens = self.max_tokens or described.max_tokens
-            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            try:
+                tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            except Exception as error:  # it raises bare ones, which do not name the file
+                raise PluginError(f"its tokenizer.json cannot be read: {error}") from error
             model = OnnxModel(onnx_session(str(file)), tokenizer, pooling, max_tokens)
             if described.dense and not model.pooled:
                 raise PluginError(

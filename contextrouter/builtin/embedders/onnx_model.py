@@ -131,6 +131,11 @@ def read_folder(folder: Path) -> ModelFolder:
     """Read the small files beside a model. Raises PluginError for one that cannot be read."""
     pooling = _read_json(folder / "1_Pooling" / "config.json")
     prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
+        raise PluginError(
+            "config_sentence_transformers.json has `prompts` that are no table of texts. Mend it, or take it"
+            " away and set query_prefix and document_prefix"
+        )
     modules = _read_json(folder / "modules.json", [])
     types = [str(module.get("type", "")) for module in modules if isinstance(module, dict)]
     lengths = (
@@ -142,8 +147,8 @@ def read_folder(folder: Path) -> ModelFolder:
         pooling=_pooling_mode(pooling, folder),
         max_tokens=next(usable, USUAL_TOKENS),
         prompts={
-            True: str(prompts.get("query") or ""),
-            False: str(prompts.get("document") or prompts.get("passage") or ""),
+            True: prompts.get("query") or "",
+            False: prompts.get("document") or prompts.get("passage") or "",
         },
         dense=any(name.endswith(".Dense") for name in types),
     )

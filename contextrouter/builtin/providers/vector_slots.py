@@ -98,7 +98,8 @@ def place_for(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
         if slot.dimensions != dimensions:
             raise SourceError(
                 f"Store has vectors of {model!r} with {slot.dimensions} dimensions, the embedder makes"
-                f" {dimensions}; drop the former with `contextrouter embed --drop`."
+                f" {dimensions}; let the embedder make {slot.dimensions}, or change to another model first,"
+                f" and drop the former with `contextrouter embed --drop {model}`."
             )
         return slot
     taken = {slot.suffix for slot in slots}

@@ -9,6 +9,7 @@ import msgspec
 
 from contextrouter.contracts import SupportsFetch
 from contextrouter.errors import ContextRouterError
+from contextrouter.ingest.job_models import add_models
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.report import SupportsSize
 from contextrouter.ingest.runners.choice import Runners
@@ -54,6 +55,7 @@ async def check_jobs(router: ContextRouter) -> AsyncIterator[CheckFinding]:
 
 async def _check_job(wiring: Wiring, name: str, job: Job) -> tuple[str, str]:
     plugins = await wiring.plugins(name, job)
+    await add_models(plugins, wiring.embedder_of, dry_run=False)  # the job would stop without one of them
     Runners(wiring.router, wiring.stack).check({name: job}, {name: plugins})
     detail = f"{job.source} into {job.to}"
     connector = wiring.settings.connectors.get(job.source)

@@ -36,7 +36,8 @@ def print_screen(context: Context) -> None:
     if len(context.citations) > documents:
         number = len(context.citations)
         rest_count = terminal.count(number - documents, "more document")
-        terminal.say((f"[{documents + 1}] to [{number}]: {rest_count}", "dim"))
+        first = f"[{documents + 1}] to " if number > documents + 1 else ""
+        terminal.say((f"{first}[{number}]: {rest_count}", "dim"))
     if facts:
         terminal.out.print()
         _print_facts(context.facts, facts if context.envelopes else max(facts, room))

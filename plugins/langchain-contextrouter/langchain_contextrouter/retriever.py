@@ -85,7 +85,7 @@ class ContextRouterRetriever(BaseRetriever):
                 f"The retriever has no argument {unknown[0]!r}. It takes k,"
                 f" {', '.join(RequestFields.__annotations__)}."
             )
-        if k is not None and not 1 <= k <= MOST:
+        if k is not None and not (type(k) is int and 1 <= k <= MOST):
             raise ValueError(f"k {k!r} is not a number of documents. Give 1 to {MOST}.")
         own = {"limit": self.k, "scope": self.scope, "deadline": self.deadline, "sources": self.sources}
         asked: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}

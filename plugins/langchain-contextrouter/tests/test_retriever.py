@@ -153,6 +153,7 @@ def test_filters_of_the_constructor_and_of_the_call_both_hold(portal: Portal):
         ({"kk": 3}, TypeError, "'kk'"),
         ({"k": 0}, ValueError, "1 to 1000"),
         ({"k": 1001}, ValueError, "1 to 1000"),
+        ({"k": "3"}, ValueError, "1 to 1000"),
         ({"deadline": 0.0}, RequestRefused, "deadline"),
         ({"scope": {"tenant": "acme"}}, RequestRefused, "scope"),
     ],
