@@ -105,7 +105,7 @@ SCALARS = [
 
 
 def test_values_of_different_types_never_have_the_same_key():
-    made = [key_of(Request(question="q", filters={"x": value})) for value in SCALARS]
+    made = [key_of(Request(question="q", profile={"x": value})) for value in SCALARS]
     assert None not in made
     assert len(set(made)) == len(SCALARS)
 
