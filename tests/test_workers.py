@@ -22,7 +22,9 @@ from contextrouter import ContextRouter
 from contextrouter.errors import SettingsError
 from contextrouter.server import serve, serve_workers
 from contextrouter.server.listening.workers import pause_after
+from contextrouter.server.rate_limits import RequestLimits
 from contextrouter.server.worker_share import Worker
+from contextrouter.settings import Settings
 
 ASK = {"question": "what?"}
 SAMPLE = re.compile(r"(?m)^(contextrouter_\w+)(?:\{([^}]*)\})? (\S+)$")
@@ -153,7 +155,9 @@ async def test_one_scrape_counts_all_workers_those_that_died_too(server: Server)
 COUNT = """
 import os, sys
 from contextrouter.server.metrics import Metrics
+from contextrouter.server.rate_limits import RequestLimits
 from contextrouter.server.worker_share import Worker
+from contextrouter.settings import Settings
 metrics = Metrics(Worker(number=1, count=2, metrics=sys.argv[1]))
 metrics.request("POST", "/v1/route", 200, 0.1)
 print(len(os.listdir(sys.argv[1])), metrics.text().decode())
@@ -295,3 +299,17 @@ async def test_load_balancers_can_turn_away_before_the_listener_closes(caplog: p
 async def test_the_server_stops_when_the_delay_is_over():
     async with asyncio.timeout(60), serve_router(router({"serve": {"drain_delay": 0.01}})) as ask:
         assert (await ask("/v1/route", ASK)).status == 200
+
+
+def test_a_reload_keeps_the_connections_to_redis():
+    def settings(url: str) -> Settings:
+        return ContextRouter({"cache": {"tier": "redis", "url": url}}).settings
+
+    limits = RequestLimits(settings("redis://127.0.0.1:1/0"))
+    rates = limits._shared
+    limits.change(settings("redis://127.0.0.1:1/0"))
+    assert limits._shared is rates is not None
+    limits.change(settings("redis://127.0.0.1:2/0"))
+    assert limits._shared is not rates
+    limits.change(ContextRouter().settings)
+    assert limits._shared is None

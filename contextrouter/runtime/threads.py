@@ -27,6 +27,12 @@ OWN = min(32, (os.cpu_count() or 1) + 4)
 _pools: WeakSet[Threads] = WeakSet()
 
 
+def check_threads(size: int) -> None:
+    """Raise ValueError for a number of threads that no plugin may have."""
+    if not 1 <= size <= 64:
+        raise ValueError(f"threads {size!r} is out of range; give 1 to 64.")
+
+
 class Threads:
     """A bounded pool of threads owned by one plugin. Made in `open()`, closed in `aclose()`."""
 

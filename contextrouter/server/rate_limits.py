@@ -45,6 +45,7 @@ class RequestLimits:
         # caller -> (budget, time of its last update); of those who bring tokens, there is no end
         self._buckets: Lru[str, tuple[float, float]] = Lru(MOST_BUCKETS)
         self._shared: RedisRates | None = None
+        self._place: tuple[str, str, float] | None = None  # where `_shared` counts
         self._opened: list[RedisRates] = []
         self._retry_at = 0.0
         self._failing = False
@@ -55,8 +56,11 @@ class RequestLimits:
         self.max_requests = self.worker.share(settings.serve.max_requests)
         self._secrets = settings.secrets
         cache = settings.cache
-        self._shared = None
-        if cache.tier == "redis":
+        place = (cache.url, cache.namespace, cache.timeout_seconds) if cache.tier == "redis" else None
+        if place == self._place:  # a reload keeps the connections
+            return
+        self._place, self._shared = place, None
+        if place is not None:
             self._shared = RedisRates(cache.url, namespace=cache.namespace, timeout=cache.timeout_seconds)
             self._opened.append(self._shared)
 

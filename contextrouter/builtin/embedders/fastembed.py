@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.embedders.onnx_model import digest_of
-from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceOptions
+from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
+from contextrouter.runtime.threads import check_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,11 +47,10 @@ class FastEmbed(SentenceEmbedder[Any]):
     ) -> None:
         if not name.strip():
             raise ValueError("name is empty. Give a model of fastembed, such as 'BAAI/bge-small-en-v1.5'.")
-        if not 1 <= threads <= 64:
-            raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
+        check_threads(threads)
         self.name, self.path, self.cache_folder = name, path, cache_folder
         self.download, self.threads = download, threads
-        self.options = SentenceOptions(
+        self.set_options(
             query_prefix=query_prefix,
             document_prefix=document_prefix,
             dimensions=dimensions,
@@ -59,8 +59,6 @@ class FastEmbed(SentenceEmbedder[Any]):
             leg_weights=leg_weights,
             unrelated=unrelated,
         )
-        self.options.apply_to(self)
-        self.dimensions, self.model = self.options.dimensions, ""
 
     @classmethod
     def example(cls) -> Self:
@@ -85,9 +83,8 @@ class FastEmbed(SentenceEmbedder[Any]):
             )
             of_model = int(model.embedding_size)
         except Exception as error:  # of the package, the network or the disk: each has its own
-            reason = " ".join(str(error).split())[:300].rstrip(".")
             remedy = "" if self.download else " With download = true it is fetched."
-            raise PluginError(f"{self.label} cannot load {self.name!r}: {reason}.{remedy}") from error
+            raise self.load_error(self.name, error, remedy) from error
         self.set_dimensions(of_model)
         files = sorted(Path(self.path).expanduser().rglob("*.onnx")) if self.path else []
         prefixes = [self.options.prefix(query, {}) for query in (True, False)]

@@ -15,7 +15,7 @@ from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.option_checks import check_headers
 from contextrouter.builtin.embedders.http_embeddings_example import HOST, VectorServer
 from contextrouter.builtin.embedders.sentence_embedder import SentenceOptions, token_batches
-from contextrouter.builtin.shared.google_cloud.concurrent_calls import run_together
+from contextrouter.builtin.shared.concurrent_calls import run_together
 from contextrouter.contracts import Embedder
 from contextrouter.errors import MissingDependency, PluginError, SettingsError
 from contextrouter.fetch import JSON, Fetched, Fetcher, FetchFailed, FetchKeys, FetchOptions, check_url

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from contextrouter.builtin.embedders.onnx_example import write_model
 from contextrouter.builtin.embedders.onnx_model import FILES, OnnxModel, Pooling, digest_of, read_folder
-from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceOptions
+from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, check_max_tokens
 from contextrouter.builtin.shared.model_in_threads import onnx_session
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
+from contextrouter.runtime.threads import check_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,13 +56,11 @@ class Onnx(SentenceEmbedder[OnnxModel]):
             raise ValueError("path is empty. Give the folder of a sentence model in ONNX.")
         if pooling not in ("auto", "mean", "cls", "last"):
             raise ValueError(f"pooling {pooling!r} is not known. Give auto, mean, cls or last.")
-        if max_tokens and not 3 <= max_tokens <= 131_072:
-            raise ValueError(f"max_tokens {max_tokens!r} is out of range; give 3 to 131,072, or 0.")
-        if not 1 <= threads <= 64:
-            raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
+        check_max_tokens(max_tokens)
+        check_threads(threads)
         self.path, self.file, self.pooling = path, file, pooling
         self.max_tokens, self.threads = max_tokens, threads
-        self.options = SentenceOptions(
+        self.set_options(
             query_prefix=query_prefix,
             document_prefix=document_prefix,
             dimensions=dimensions,
@@ -70,8 +69,6 @@ class Onnx(SentenceEmbedder[OnnxModel]):
             leg_weights=leg_weights,
             unrelated=unrelated,
         )
-        self.options.apply_to(self)
-        self.dimensions, self.model = self.options.dimensions, ""
 
     @classmethod
     def example(cls) -> Self:
@@ -103,8 +100,7 @@ class Onnx(SentenceEmbedder[OnnxModel]):
                 )
             of_model = model.dimensions()
         except Exception as error:  # both libraries raise bare ones
-            reason = " ".join(str(error).split())[:300].rstrip(".")
-            raise PluginError(f"{self.label} cannot load {str(file)!r}: {reason}.") from error
+            raise self.load_error(str(file), error) from error
         self.prompts = described.prompts
         self.set_dimensions(of_model)
         files = [file, folder / "tokenizer.json"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from contextrouter.builtin.shared.google_cloud.concurrent_calls import run_together
+from contextrouter.builtin.shared.concurrent_calls import run_together
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
 from contextrouter.contracts import Embedder
 from contextrouter.errors import PluginError
@@ -81,6 +81,12 @@ class SentenceEmbedder(ModelInThreads[M], Embedder):
     options: SentenceOptions = SentenceOptions()
     prompts: Mapping[bool, str] = {}
 
+    def set_options(self, **options: Any) -> None:
+        """Take the fields of SentenceOptions. The model is not known before it is loaded."""
+        self.options = SentenceOptions(**options)
+        self.options.apply_to(self)
+        self.dimensions, self.model = self.options.dimensions, ""
+
     @abstractmethod
     def encode(self, model: M, texts: Sequence[str], prefix: str, *, query: bool) -> NDArray[np.float32]:
         """Return the vectors of texts that stand behind a prefix, shape (texts, dimensions of the model), of
@@ -126,6 +132,11 @@ class SentenceEmbedder(ModelInThreads[M], Embedder):
             )
         self.dimensions = self.options.dimensions or of_model
 
+    def load_error(self, name: str, error: Exception, remedy: str = "") -> PluginError:
+        """Return the error of a model that a library cannot load, with its reason in one line."""
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        return PluginError(f"{self.label} cannot load {name!r}: {reason}.{remedy}")
+
     def _encode(self, model: M, texts: Sequence[str], prefix: str, query: bool) -> list[Vector]:
         import numpy as np
 
@@ -145,15 +156,21 @@ class SentenceEmbedder(ModelInThreads[M], Embedder):
         return vectors
 
 
+def check_max_tokens(limit: int) -> None:
+    """Raise ValueError for a limit of tokens that no model has; 0 is that of the model."""
+    if limit and not 3 <= limit <= 131_072:
+        raise ValueError(f"max_tokens {limit!r} is out of range; give 3 to 131,072, or 0.")
+
+
 def token_batches(texts: Mapping[int, str], limit: int, most_texts: int = 1_000) -> list[list[int]]:
-    """Return the numbers of texts in batches of at most `most` tokens, the longest text counted for each of
-    its batch, since the others are filled up to it. 0: a batch for each text.
+    """Return the numbers of texts in batches of at most `limit` tokens. Each text of a batch counts as many
+    as its longest one, since it is filled up to that. 0: a batch for each text.
     """
     if not limit:
         return [[number] for number in texts]
     lengths = {number: tokens.count(text) for number, text in texts.items()}
     batches: list[list[int]] = []
-    for number in sorted(texts, key=lambda number: lengths[number]):  # alike long: little to fill up
+    for number in sorted(texts, key=lambda number: lengths[number]):  # texts of one length need no filling up
         if batches and len(batches[-1]) < most_texts and (len(batches[-1]) + 1) * lengths[number] <= limit:
             batches[-1].append(number)
         else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from contextrouter.builtin.embedders.onnx_model import digest_of
-from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, SentenceOptions
+from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, check_max_tokens
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
 
@@ -53,11 +53,10 @@ class SentenceTransformers(SentenceEmbedder[Any]):
                 "path and hub are both given, or neither; name a folder with a model, or a repository of the"
                 " hub."
             )
-        if max_tokens and not 3 <= max_tokens <= 131_072:
-            raise ValueError(f"max_tokens {max_tokens!r} is out of range; give 3 to 131,072, or 0.")
+        check_max_tokens(max_tokens)
         self.path, self.hub, self.revision = path, hub, revision
         self.download, self.device, self.max_tokens = download, device, max_tokens
-        self.options = SentenceOptions(
+        self.set_options(
             query_prefix=query_prefix,
             document_prefix=document_prefix,
             dimensions=dimensions,
@@ -66,8 +65,6 @@ class SentenceTransformers(SentenceEmbedder[Any]):
             leg_weights=leg_weights,
             unrelated=unrelated,
         )
-        self.options.apply_to(self)
-        self.dimensions, self.model = self.options.dimensions, ""
 
     @classmethod
     def example(cls) -> Self:
@@ -98,9 +95,8 @@ class SentenceTransformers(SentenceEmbedder[Any]):
                 model.max_seq_length = self.max_tokens
             of_model = len(model.encode(["dimensions"], prompt="", show_progress_bar=False)[0])
         except Exception as error:  # of the package, the network or the disk: each has its own
-            reason = " ".join(str(error).split())[:300].rstrip(".")
             remedy = "" if self.download else " With download = true it is fetched."
-            raise PluginError(f"{self.label} cannot load {name!r}: {reason}.{remedy}") from error
+            raise self.load_error(name, error, remedy) from error
         prompts = getattr(model, "prompts", None) or {}
         self.prompts = {
             True: str(prompts.get("query") or ""),

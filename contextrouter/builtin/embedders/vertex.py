@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal, Self, get_args
 
 from contextrouter.builtin.embedders.prediction_server import PredictionServer
+from contextrouter.builtin.shared.concurrent_calls import run_together
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import (
     MOST_NUMBERS,
@@ -14,7 +15,6 @@ from contextrouter.builtin.shared.google_cloud.cloud_options import (
     check_above_zero,
     check_name,
 )
-from contextrouter.builtin.shared.google_cloud.concurrent_calls import run_together
 from contextrouter.builtin.shared.google_cloud.google_services import vertex_ai
 from contextrouter.contracts import Embedder, FilePath
 from contextrouter.errors import PluginError

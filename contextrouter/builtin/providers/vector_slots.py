@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from contextrouter.contracts import StoredModel
 from contextrouter.errors import SourceError
 
 FIRST, SECOND = "", "_2"
@@ -36,6 +37,19 @@ class Slot(NamedTuple):
         return not (
             (self.model and model and self.model != model)
             or (self.dimensions and dimensions and self.dimensions != dimensions)
+        )
+
+    def to_stored_model(self, chunks: int, missing: int) -> StoredModel:
+        """Return its model as the store describes it, with the chunks that have vectors of it and those that
+        have none.
+        """
+        return StoredModel(
+            model=self.model,
+            dimensions=self.dimensions,
+            embedder=self.embedder,
+            ready=not self.filling,
+            chunks=chunks,
+            missing=missing,
         )
 
 

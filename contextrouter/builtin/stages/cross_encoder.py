@@ -17,6 +17,7 @@ from contextrouter.builtin.shared.model_in_threads import ModelInThreads, onnx_s
 from contextrouter.contracts import FilePath, Reranker
 from contextrouter.errors import MissingDependency, PluginError
 from contextrouter.model import Document
+from contextrouter.runtime.threads import check_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,8 +59,7 @@ class CrossEncoder(ModelInThreads[tuple[Any, Any]], Reranker):
             )
         if not 8 <= max_tokens <= 8192:
             raise ValueError(f"max_tokens {max_tokens!r} is out of range; give 8 to 8192.")
-        if not 1 <= threads <= 64:
-            raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
+        check_threads(threads)
         self._path, self._hub, self._file, self._revision = path, hub, file, revision
         self._max_tokens, self.threads = max_tokens, threads
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
+from contextrouter.builtin.shared.concurrent_calls import run_together
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_above_zero
-from contextrouter.builtin.shared.google_cloud.concurrent_calls import run_together
 from contextrouter.builtin.shared.google_cloud.google_services import RANKING
 from contextrouter.builtin.stages.rank_server import MOST_RECORDS, RankServer
 from contextrouter.contracts import FilePath, Reranker

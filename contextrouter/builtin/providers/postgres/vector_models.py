@@ -169,16 +169,7 @@ async def _count_models(connection: Connection) -> list[StoredModel]:
         if not marked:
             without = "vector IS NULL AND keywords IS NULL"
         gaps = await connection.fetchval(f"SELECT count(*) FROM chunks WHERE {without}")
-        models.append(
-            StoredModel(
-                model=slot.model,
-                dimensions=slot.dimensions,
-                embedder=slot.embedder,
-                ready=not slot.filling,
-                chunks=total - gaps,
-                missing=gaps,
-            )
-        )
+        models.append(slot.to_stored_model(total - gaps, gaps))
     return models
 
 

@@ -39,7 +39,7 @@ from contextrouter.builtin.providers.vector_slots import EMPTY, FIRST, SECOND, S
 from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
-from contextrouter.runtime.threads import work_aside
+from contextrouter.runtime.threads import check_threads, work_aside
 from contextrouter.scope import Scope
 
 
@@ -76,8 +76,7 @@ class Sqlite(Rebuildable, Provider):
         weights = checked_weights(title_weight, path_weight, body_weight)
         if not (math.isfinite(busy_timeout) and busy_timeout >= 0):
             raise ValueError(f"busy_timeout {busy_timeout!r} is no time; give seconds, 0 or more.")
-        if not 1 <= threads <= 64:
-            raise ValueError(f"threads {threads!r} is out of range; give 1 to 64.")
+        check_threads(threads)
         self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
         self._ingest_lock = IngestLock(self._file.location)
         self._admitted = AdmittedChunks()

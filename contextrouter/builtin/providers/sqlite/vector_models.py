@@ -96,16 +96,7 @@ def _count_models(connection: sqlite3.Connection) -> list[StoredModel]:
     models = []
     for slot in schema.slots(connection):
         rows = connection.execute(f"SELECT count(*) FROM vectors{slot.suffix}").fetchone()[0]
-        models.append(
-            StoredModel(
-                model=slot.model,
-                dimensions=slot.dimensions,
-                embedder=slot.embedder,
-                ready=not slot.filling,
-                chunks=rows,
-                missing=total - rows,
-            )
-        )
+        models.append(slot.to_stored_model(rows, total - rows))
     return models
 
 
