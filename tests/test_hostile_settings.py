@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,8 @@ def test_settings_may_come_through_a_pipe(tmp_path: Path):
         assert list(ContextRouter.from_toml(f"/dev/fd/{read}").settings.providers) == ["memory"]
     finally:
         os.close(read)
+
+
+def test_an_object_among_the_tables_of_a_program_is_an_unknown_key():
+    with pytest.raises(SettingsError, match=r"providers\.memory\.x: unknown key"):
+        ContextRouter({"providers": {"memory": {"documents": [], "x": threading.Lock()}}})

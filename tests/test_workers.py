@@ -21,6 +21,8 @@ from support.serving import KEY, key, router, serve_router, start_server
 from contextrouter import ContextRouter
 from contextrouter.errors import SettingsError
 from contextrouter.server import serve, serve_workers
+from contextrouter.server.listening import workers
+from contextrouter.server.listening.generations import Generations
 from contextrouter.server.listening.workers import pause_after
 from contextrouter.server.rate_limits import RequestLimits
 from contextrouter.server.worker_share import Worker
@@ -313,3 +315,37 @@ def test_a_reload_keeps_the_connections_to_redis():
     assert limits._shared is not rates
     limits.change(ContextRouter().settings)
     assert limits._shared is None
+
+
+async def test_a_server_that_stops_is_not_reloaded(tmp_path: Path):
+    (tmp_path / "settings.toml").write_text(settings_of("heron"))
+    generations = Generations(ContextRouter.from_toml(tmp_path / "settings.toml"), "127.0.0.1")
+    await generations.leave()
+    generations.reload()
+    assert generations._reloading is None
+    await generations.aclose()
+
+
+async def test_a_worker_that_the_system_has_no_room_for_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    started, errors = asyncio.Event(), [OSError("no more processes")]
+
+    def start(parent: workers._Parent, slot: workers._Slot) -> None:
+        if errors:
+            raise errors.pop()
+        started.set()
+
+    monkeypatch.setattr(workers._Parent, "_start", start)
+    monkeypatch.setattr(workers, "pause_after", lambda deaths: 0.0)
+    parent = workers._Parent(ContextRouter().settings, 1, ("127.0.0.1", 0), str(tmp_path))
+    parent._start_again(parent._slots[0])
+    async with asyncio.timeout(30):
+        await started.wait()
+    assert "Worker 1 cannot be started: no more processes." in caplog.text
+
+
+async def test_a_server_without_workers_is_refused(tmp_path: Path):
+    (tmp_path / "settings.toml").write_text(settings_of("heron"))
+    with pytest.raises(SettingsError, match=r"The number of workers is 0\. Give 1 or more\."):
+        await serve_workers(tmp_path / "settings.toml", workers=0)

@@ -73,8 +73,8 @@ def _own_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
         for value in item if isinstance(item, list) else [item]:
             if isinstance(value, Mapping) or _is_listed(value):  # as operators of other programs are written
                 raise RequestRefused(
-                    f"Request.filters[{key!r}] is a value, or a list of values, not {_describe(item)}. Of a"
-                    " list one value is enough."
+                    f"Request.filters[{key!r}] is a value, or a list of values, not {_describe(item)}."
+                    " With a list, a document needs only one of the values."
                 )
     values = [value for item in copied.values() for value in (item if isinstance(item, list) else [item])]
     if len(copied) > MOST_FILTERS or len(values) > MOST_VALUES:

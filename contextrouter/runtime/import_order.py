@@ -10,8 +10,8 @@ _lock = RLock()
 
 
 def import_alone(module: str) -> ModuleType:
-    """Import a module while no other thread does so. Two threads that import parts of a package in another
-    order, as numpy is by itself and by onnxruntime, each see a half of it. Raises ImportError.
+    """Import a module while no other thread does so. Two threads that import one package at the same time
+    can each get a half-loaded one, such as numpy, which onnxruntime imports as well. Raises ImportError.
     """
     with _lock:
         return import_module(module)

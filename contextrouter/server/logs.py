@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contextrouter.router import ContextRouter
-from contextrouter.runtime.masking import mask
+from contextrouter.runtime.masking import MaskedLines, mask
 
 log = logging.getLogger("contextrouter.server")
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -31,15 +31,15 @@ def read_trace_id(traceparent: str) -> str:
     return match[1]
 
 
-class Masked(logging.Formatter):
+class Masked(MaskedLines):
     """Lines of text without secrets."""
 
     def __init__(self, secrets: Sequence[str], worker: int = 0) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self.secrets, self.worker = secrets, worker
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets)
+        self.worker = worker
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Return the fields of a record, behind the number of the worker."""
+        """Return the number of the worker, then the fields of a record."""
         return {**({"worker": self.worker} if self.worker else {}), **fields(record)}
 
     def format(self, record: logging.LogRecord) -> str:

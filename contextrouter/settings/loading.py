@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from contextrouter.settings.instances import InstanceTables, PluginSchemas, add_
 from contextrouter.settings.names import check_repeated, check_source_names, check_unlisted
 from contextrouter.settings.problems import Problems
 from contextrouter.settings.rag_keys import check_rag
-from contextrouter.settings.reading import Reading
+from contextrouter.settings.reading import Reading, copy_tree
 from contextrouter.settings.references import (
     Declared,
     check_access_key_names,
@@ -79,7 +78,7 @@ def load(
 def _build(
     reading: Reading, tree: dict[str, Any], plugins_at: PluginsAt, by_hand: Mapping[str, Collection[str]]
 ) -> tuple[Settings, PluginSchemas]:
-    problems, unresolved = reading.problems, deepcopy(tree)
+    problems, unresolved = reading.problems, copy_tree(tree)
     check_top_level(tree, problems)
     sections = {
         name: read_section(reading, (name,), tree.get(name, {}), cls) for name, cls in SECTIONS.items()

@@ -46,7 +46,7 @@ class Reading:
     def parse(self, source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(source, Mapping):
             self.file = ""
-            tree: dict[str, Any] = _copy_tree(source)
+            tree: dict[str, Any] = copy_tree(source)
             self._mark(tree, (), "call")
             return self._extend(tree)
         path = Path(source)
@@ -124,7 +124,7 @@ class Reading:
     def add_overrides(self, tree: dict[str, Any], overrides: Mapping[str, Any]) -> None:
         """Override all values by call arguments: nested tables, or names joined by dots or `__`."""
         for name, value in overrides.items():
-            self._put(tree, tuple(re.split(r"\.|__", name)), _copy_tree(value), "call")
+            self._put(tree, tuple(re.split(r"\.|__", name)), copy_tree(value), "call")
 
     def _put(self, tree: dict[str, Any], key: tuple[str, ...], value: Any, origin: str) -> None:
         if isinstance(value, dict) and not (len(key) > 1 and value == {}):
@@ -201,12 +201,13 @@ def _inner_values(value: Any) -> Iterable[Any]:
     return [item for item in inner if isinstance(item, dict | list)]
 
 
-def _copy_tree(value: Any) -> Any:
+def copy_tree(value: Any) -> Any:
+    """Return tables as plain dictionaries and lists of their own; other values stay."""
     if isinstance(value, Mapping):
-        return {str(k): _copy_tree(v) for k, v in value.items()}
+        return {str(k): copy_tree(v) for k, v in value.items()}
     if isinstance(value, msgspec.Struct):
-        return _copy_tree(msgspec.structs.asdict(value))
-    return [_copy_tree(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return copy_tree(msgspec.structs.asdict(value))
+    return [copy_tree(v) for v in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def _parse_value(raw: str) -> Any:

@@ -60,7 +60,9 @@ class Generations:
             self.connections.end(transport)
 
     def reload(self) -> None:
-        """Start a reload. One that is asked for during another follows it."""
+        """Start a reload. One that is asked for during another follows it; a server that stops has none."""
+        if self.current.leaving:
+            return
         if self._reloading is not None and not self._reloading.done():
             self._again = True
             return
@@ -118,12 +120,13 @@ class Generations:
 
     async def leave(self) -> float:
         """Say that the server will stop, while it still takes requests. End a reload. Return the seconds that
-        load balancers get to turn away.
+        load balancers get to stop sending requests.
         """
+        self.current.leaving = True  # no reload begins any more
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait([self._reloading])
-        self.current.leaving = True
+        self.current.leaving = True  # the reload may have put another in its place
         return self.current.settings.serve.drain_delay
 
     async def drain(self, seconds: float) -> None:

@@ -56,11 +56,11 @@ async def serve(
         await router.open()
         await runner.setup()
         with contextlib.closing(await _listen(generations, runner, host, port)) as listener:
-            listening(address_of(host, listener.sockets[0].getsockname()[1]))
             signals = _signals(stop, generations.reload, once=not worker.number)
             with signals, few_accept_errors(), _counting(generations):
+                listening(address_of(host, listener.sockets[0].getsockname()[1]))
                 await stop.wait()
-                await _turn_away(await generations.leave())
+                await _wait_for_balancers(await generations.leave())
         seconds = generations.current.settings.serve.drain_seconds
         log.info("Stopping: requests in flight have %g s to end.", seconds)
         ends_at = loop.time() + seconds
@@ -75,8 +75,8 @@ async def serve(
         await _close_routers(generations, max(LAST_ANSWERS, ends_at - loop.time()))
 
 
-async def _turn_away(seconds: float) -> None:
-    """Take requests for so long after /readyz has said 503."""
+async def _wait_for_balancers(seconds: float) -> None:
+    """Take requests for so long after /readyz has said 503: load balancers need to see it."""
     if seconds:
         log.info("Stopping in %g s: /readyz says so, and requests are still taken.", seconds)
         await asyncio.sleep(seconds)
@@ -84,7 +84,12 @@ async def _turn_away(seconds: float) -> None:
 
 @contextlib.contextmanager
 def _counting(generations: Generations) -> Iterator[None]:
-    """Count what nobody waits for any more, again and again: another worker may be asked for the metrics."""
+    """Count what nobody waits for any more, again and again: another worker may be asked for the metrics. A
+    single process counts when it is asked.
+    """
+    if not generations.current.worker.number:
+        yield
+        return
 
     async def count() -> None:
         while True:

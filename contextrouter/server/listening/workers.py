@@ -69,6 +69,8 @@ async def supervise(
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve the file of these settings with `count` processes. See `serve_workers`."""
+    if count < 1:
+        raise SettingsError(f"The number of workers is {count}. Give 1 or more.")
     host = settings.serve.host if host is None else host
     port = settings.serve.port if port is None else port
     folder = _make_folder()
@@ -136,6 +138,12 @@ class _Slot:
         self.link: Connection | None = None
         self.ready = self.starting = self.reload_when_ready = False
         self.deaths, self.started = 0, 0.0
+        self.timer: asyncio.TimerHandle | None = None  # of its next start
+
+    def cancel_start(self) -> None:
+        """Let no process be started in this slot any more."""
+        if self.timer is not None:
+            self.timer.cancel()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it runs."""
@@ -150,26 +158,27 @@ class _Parent:
         self._path, self._address, self._folder = settings.path, address, folder
         self._seconds = settings.serve.drain_delay + settings.serve.drain_seconds
         self._slots = [_Slot(number) for number in range(1, count + 1)]
-        self._timers: set[asyncio.TimerHandle] = set()
         self._stop: asyncio.Event
         self._listening: Callable[[str], None] | None
         self._error: ContextRouterError | None = None
         self._gone = asyncio.Event()  # every process has ended, after the stop
-        self._hurry = asyncio.Event()
+        self._second_signal = asyncio.Event()
 
     async def run(self, listening: Callable[[str], None], stop: asyncio.Event) -> None:
         """Run the workers until `stop` is set, or none of them can start."""
         self._listening, self._stop = listening, stop
         try:
             with self._signals():
-                for slot in self._slots:
-                    self._start(slot)
+                try:
+                    for slot in self._slots:
+                        self._start(slot)
+                except OSError as error:
+                    raise ContextRouterError(f"Worker {slot.number} cannot be started: {error}.") from error
                 await stop.wait()
                 await self._end_all()
         finally:
-            for timer in self._timers:
-                timer.cancel()
             for slot in self._slots:
+                slot.cancel_start()
                 slot.send(signal.SIGKILL)
                 self._forget(slot)
         if self._error is not None:
@@ -181,7 +190,7 @@ class _Parent:
         loop = asyncio.get_running_loop()
 
         def end() -> None:
-            (self._hurry if self._stop.is_set() else self._stop).set()
+            (self._second_signal if self._stop.is_set() else self._stop).set()
 
         handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: self._reload}
         for number, call in handlers.items():
@@ -202,20 +211,39 @@ class _Parent:
     def _start(self, slot: _Slot) -> None:
         """Spawn the process of a slot."""
         self._keep_folder()
-        slot.link, far_end = multiprocessing.Pipe(duplex=False)
+        link, far_end = multiprocessing.Pipe(duplex=False)
         worker = Worker(number=slot.number, count=len(self._slots), metrics=self._folder)
         process = multiprocessing.get_context("spawn").Process(
             target=worker_process.work,
             args=(worker, self._path, *self._address, far_end),
             name=f"contextrouter worker {slot.number}",
         )
-        process.start()
-        far_end.close()
-        slot.process, slot.starting, slot.reload_when_ready = process, True, False
+        try:
+            process.start()
+        except OSError:
+            link.close()
+            raise
+        finally:
+            far_end.close()
+        slot.process, slot.link, slot.starting, slot.reload_when_ready = process, link, True, False
         slot.started = monotonic()
         loop = asyncio.get_running_loop()
-        loop.add_reader(slot.link.fileno(), self._listen, slot)
-        loop.add_reader(process.sentinel, self._bury, slot)
+        loop.add_reader(link.fileno(), self._listen, slot)
+        loop.add_reader(process.sentinel, self._replace, slot)
+
+    def _start_again(self, slot: _Slot) -> None:
+        """Spawn the process of a slot, or try once more later: the system may have no room for one."""
+        try:
+            self._start(slot)
+        except OSError as error:
+            self._start_later(slot, f"cannot be started: {error}")
+
+    def _start_later(self, slot: _Slot, problem: str) -> None:
+        """Start the process of a slot after a pause, which grows with each death in a row."""
+        slot.deaths = 1 if monotonic() - slot.started >= LONG_LIFE else slot.deaths + 1
+        pause = pause_after(slot.deaths)
+        log.error("Worker %d %s. Another starts in %g s.", slot.number, problem, pause)
+        slot.timer = asyncio.get_running_loop().call_later(pause, self._start_again, slot)
 
     def _keep_folder(self) -> None:
         """Make the folder of the counters again, where something has tidied it away: without it no worker
@@ -229,7 +257,9 @@ class _Parent:
             log.error("The folder in which workers count cannot be made again: %s", error)
             return
         log.warning(
-            "The folder in which workers count was deleted: %s. The metrics begin anew.", self._folder
+            "The folder in which workers count was deleted: %s. Workers that run are missing in the metrics"
+            " until the server starts again.",
+            self._folder,
         )
 
     def _listen(self, slot: _Slot) -> None:
@@ -270,10 +300,10 @@ class _Parent:
             self._error = self._error or kind(reason)
             self._stop.set()
 
-    def _bury(self, slot: _Slot) -> None:
-        """Take leave of a worker that has ended, and start another in its place."""
+    def _replace(self, slot: _Slot) -> None:
+        """Clean up after a worker that has ended, and start another in its place."""
         assert slot.process is not None  # it had a sentinel
-        self._listen(slot)  # its last words
+        self._listen(slot)  # what it still told
         slot.process.join()
         code, was_starting = slot.process.exitcode, slot.starting
         self._forget(slot)
@@ -288,10 +318,7 @@ class _Parent:
             if self._stop.is_set():
                 self._gone.set()
                 return
-        slot.deaths = 1 if monotonic() - slot.started >= LONG_LIFE else slot.deaths + 1
-        pause = pause_after(slot.deaths)
-        log.error("Worker %d ended %s. Another starts in %g s.", slot.number, how, pause)
-        self._timers.add(asyncio.get_running_loop().call_later(pause, self._start, slot))
+        self._start_later(slot, f"ended {how}")
 
     def _forget(self, slot: _Slot) -> None:
         """Let go of the process of a slot."""
@@ -308,13 +335,13 @@ class _Parent:
 
     async def _end_all(self) -> None:
         """End all workers. Those that do not end in time are killed."""
-        for timer in self._timers:
-            timer.cancel()
+        for slot in self._slots:
+            slot.cancel_start()
         if not any(slot.process for slot in self._slots):
             return
         for slot in self._slots:
             slot.send(signal.SIGTERM)
-        ending = [asyncio.ensure_future(event.wait()) for event in (self._gone, self._hurry)]
+        ending = [asyncio.ensure_future(event.wait()) for event in (self._gone, self._second_signal)]
         started = monotonic()
         while (seconds := self._seconds + LAST_SECONDS - (monotonic() - started)) > 0:
             done, _ = await asyncio.wait(ending, timeout=min(seconds, 1.0), return_when="FIRST_COMPLETED")

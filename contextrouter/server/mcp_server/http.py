@@ -50,8 +50,7 @@ class McpEndpoint:
     async def handle(self, exchange: Exchange) -> web.StreamResponse:
         """POST /mcp."""
         check_origin(exchange)
-        serve = self._server.settings.serve
-        if self._running >= serve.max_requests:
+        if self._running >= self._server.limits.max_requests:
             raise Refused(503, "overloaded", "Too many requests at once.", headers={"Retry-After": "1"})
         self._running += 1
         token = _caller.set(exchange.caller)
