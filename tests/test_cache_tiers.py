@@ -46,7 +46,7 @@ from contextrouter import (
     Usage,
 )
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.cache import Tier, Tiers, codec, entry, tiers
+from contextrouter.cache import Tier, Tiers, codec, entry, outage, tiers
 from contextrouter.cache.disk import INLINE, DiskTier
 from contextrouter.cache.keys import address
 from contextrouter.cache.redis import RedisTier
@@ -420,7 +420,7 @@ async def test_a_dead_redis_is_a_quick_miss_until_it_is_back(
     how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """One warning reports it, not one for each miss."""
-    monkeypatch.setattr(tiers, "RETRY", 0.2)
+    monkeypatch.setattr(outage, "RETRY", 0.2)
     caplog.set_level(logging.WARNING, "contextrouter")
     async with resp_server() as server:
         cache = Tiers(1000, RedisTier(server.url, namespace="n", timeout=0.1))

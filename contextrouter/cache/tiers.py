@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from time import monotonic, time
+from time import time
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -14,13 +14,12 @@ import msgspec
 from contextrouter.cache.entry import seal, unseal
 from contextrouter.cache.keys import address
 from contextrouter.cache.memory import MemoryCache
+from contextrouter.cache.outage import Outage
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.threads import Threads
 
 log = logging.getLogger("contextrouter")
 
-RETRY = 1.0
-"""Seconds before a failed tier is used again."""
 WAITING = 256
 """How many entries may wait to be written. When a tier is slower than that, further entries are skipped."""
 LAST_WRITES = 2.0
@@ -109,8 +108,12 @@ class Tiers:
         self.outer = outer
         self._secret, self._secrets = secret.encode(), secrets
         self._counts = dict.fromkeys(("hits", "misses", "rejected", "failures", "unfit", "skipped"), 0)
-        self._retry_at = 0.0
-        self._failing = False
+        name = repr(outer.name) if outer else ""
+        self._outage = Outage(
+            f"Cache tier {name} fails, so answers are computed until it works again",
+            f"Cache tier {name} works again.",
+            secrets,
+        )
         self._queue: asyncio.Queue[Callable[[], Awaitable[None]]]
         self._writer: asyncio.Task[None] | None = None
         self._threads: Threads | None = None
@@ -169,14 +172,14 @@ class Tiers:
 
     async def fetch(self, key: bytes, decode: Callable[[memoryview], Any]) -> tuple[Any, float] | None:
         """Return a value of the outer tier and its remaining seconds, or None. Raises nothing."""
-        if self.outer is None or self._writer is None or monotonic() < self._retry_at:
+        if self.outer is None or self._writer is None or self._outage.pauses:
             return None
         try:
             entry = await self.outer.get(address(key))
         except Exception as error:
             self._record_failure(error)
             return None
-        self._record_success()
+        self._outage.end()
         hit = None if entry is None else self._decode_entry(entry, key, decode)
         self._counts["misses" if hit is None else "hits"] += 1
         return hit
@@ -201,7 +204,7 @@ class Tiers:
         self._queue_up(partial(self._put, key, encode, time() + ttl))
 
     def _queue_up(self, write: Callable[[], Awaitable[None]]) -> None:
-        if self._writer is None or monotonic() < self._retry_at:
+        if self._writer is None or self._outage.pauses:
             return
         try:
             self._queue.put_nowait(write)
@@ -215,13 +218,13 @@ class Tiers:
         ttl = expires - time()
         if ttl > 0:
             await self.outer.put(address(key), entry, ttl)
-            self._record_success()
+            self._outage.end()
 
     async def lock(self, key: bytes, seconds: float) -> str | None:
         """Say to other processes that this one computes the value of a key, for at most `seconds`. Return
         what `unlock` takes; "": another process computes it; None: nobody can be told. Raises nothing.
         """
-        if not isinstance(self.outer, SupportsLocks) or self._writer is None or monotonic() < self._retry_at:
+        if not isinstance(self.outer, SupportsLocks) or self._writer is None or self._outage.pauses:
             return None
         try:
             return await self.outer.lock(address(key), seconds)
@@ -251,19 +254,7 @@ class Tiers:
 
     def _record_failure(self, error: Exception) -> None:
         self._counts["failures"] += 1
-        self._retry_at = monotonic() + RETRY
-        if not self._failing:
-            self._failing = True
-            name, reason = (
-                self.outer.name if self.outer else "",
-                mask(f"{type(error).__name__}: {error}", self._secrets),
-            )
-            log.warning("Cache tier %r fails, so answers are computed until it works again: %s", name, reason)
-
-    def _record_success(self) -> None:
-        if self._failing:
-            self._failing = False
-            log.warning("Cache tier %r works again.", self.outer.name if self.outer else "")
+        self._outage.begin(error)
 
     async def clear(self) -> int:
         """Clear every tier, and return how many entries the outermost had. Raises the errors of that tier."""

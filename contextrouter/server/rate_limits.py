@@ -11,20 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
+from contextrouter.cache.outage import Outage
 from contextrouter.cache.shared_rates import RedisRates
 from contextrouter.pipeline.call_limits.slots import Slots
 from contextrouter.runtime.lru import Lru
-from contextrouter.runtime.masking import mask
 from contextrouter.server.auth import Caller
 from contextrouter.server.error_responses import Refused
-from contextrouter.server.logs import log
 from contextrouter.server.worker_share import ALONE, Worker
 from contextrouter.settings import Serve, Settings
 
 MOST_BUCKETS = 100_000
 """Callers whose rate is kept; of more, the one that has not asked for longest begins anew."""
-RETRY = 1.0
-"""Seconds before Redis is asked again after a failure."""
 
 
 def make_slots(serve: Serve, worker: Worker = ALONE) -> Slots:
@@ -47,14 +44,12 @@ class RequestLimits:
         self._shared: RedisRates | None = None
         self._place: tuple[str, str, float] | None = None  # where `_shared` counts
         self._opened: list[RedisRates] = []
-        self._retry_at = 0.0
-        self._failing = False
+        self._outage: Outage
         self.change(settings)
 
     def change(self, settings: Settings) -> None:
         """Take the limits of these settings. What is counted goes on."""
         self.max_requests = self.worker.share(settings.serve.max_requests)
-        self._secrets = settings.secrets
         cache = settings.cache
         place = (cache.url, cache.namespace, cache.timeout_seconds) if cache.tier == "redis" else None
         if place == self._place:  # a reload keeps the connections
@@ -63,6 +58,11 @@ class RequestLimits:
         if place is not None:
             self._shared = RedisRates(cache.url, namespace=cache.namespace, timeout=cache.timeout_seconds)
             self._opened.append(self._shared)
+            self._outage = Outage(
+                "Redis fails, so each process counts its share of the rates itself",
+                "Redis counts the rates again.",
+                settings.secrets,
+            )
 
     def enter(self, caller: Caller) -> None:
         """Count a request as running. Raises Refused (429, 503) with the seconds after which to retry."""
@@ -112,21 +112,15 @@ class RequestLimits:
 
     async def _take_shared(self, name: str, rate: int) -> float | None:
         """Return the seconds to wait, as Redis counts them; None: it does not count now."""
-        if self._shared is None or monotonic() < self._retry_at:
+        if self._shared is None or self._outage.pauses:
             return None
         try:
             # a caller's name may be an address of e-mail, which is nothing to leave in a server for caches
             wait = await self._shared.take(hashlib.sha256(name.encode()).hexdigest(), rate)
         except Exception as error:
-            self._retry_at = monotonic() + RETRY
-            if not self._failing:
-                reason = mask(f"{type(error).__name__}: {error}", self._secrets)
-                log.warning("Redis fails, so each process counts its share of the rates itself: %s", reason)
-            self._failing = True
+            self._outage.begin(error)
             return None
-        if self._failing:
-            log.warning("Redis counts the rates again.")
-            self._failing = False
+        self._outage.end()
         return wait
 
     def _take_here(self, name: str, rate: float) -> float:
