@@ -48,9 +48,8 @@ def caller_context(headers: Mapping[str, str]) -> Iterator[None]:
     if api.get_current_span().get_span_context().is_valid:  # the program has instrumented the server itself
         yield
         return
-    propagation: Any = import_module("opentelemetry.trace.propagation.tracecontext")
     carrier = {name: headers.get(name, "") for name in ("traceparent", "tracestate")}
-    token = context.attach(propagation.TraceContextTextMapPropagator().extract(carrier))
+    token = context.attach(_propagator().extract(carrier))
     try:
         yield
     finally:
@@ -59,13 +58,16 @@ def caller_context(headers: Mapping[str, str]) -> Iterator[None]:
 
 def current_traceparent() -> str:
     """Return the `traceparent` of the span that is open; "": there is none."""
-    api: Any = sys.modules.get(API)
-    if tracer() is None or api is None:
+    if tracer() is None:
         return ""
-    context = api.get_current_span().get_span_context()
-    if not context.is_valid:
-        return ""
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+    carrier: dict[str, str] = {}
+    _propagator().inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+def _propagator() -> Any:
+    propagation: Any = import_module("opentelemetry.trace.propagation.tracecontext")
+    return propagation.TraceContextTextMapPropagator()
 
 
 async def trace_route(
