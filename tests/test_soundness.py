@@ -47,6 +47,7 @@ FLAWS = {
     "path is not": flawed(path=("a", None)),
     "path": flawed(path=None),
     "compartment is int": flawed(compartment=5),
+    "job is int": flawed(job=5),
     "metadata is None": flawed(metadata=None),
     "updated_at is str": flawed(updated_at="2024-01-01"),
     "the document is None": Hit(document=None),  # type: ignore[arg-type]  # a wrong type on purpose

@@ -29,22 +29,20 @@ from contextrouter.text.query_syntax import holds_any
 READ_AT_ONCE = 100_000
 """Characters in which excluded words are looked for in one step of the event loop; in more in a thread."""
 _TEXTS = ("content", "id", "url", "title", "snippet", "kind", "media_type")
-_OPTIONAL_TEXTS = ("parent", "language", "tenant", "compartment", "sensitivity", "trust")
+_OPTIONAL_TEXTS = ("parent", "language", "tenant", "compartment", "sensitivity", "trust", "job")
 _TEXT_TUPLES = ("path", "keywords", "labels", "links")
 
 
 class Admission:
-    """Checks the answer to one query. `keys` are the router's own keys in the table of its source. `sound`
-    holds the documents of a request whose types are right, by `id()`: several answers have the same object.
+    """Checks the answer to one query. `keys` are the router's own keys in the table of its source.
 
     `withheld` counts the hits in scope that the kinds, filters, labels, period or excluded words kept
     back, and the facts that excluded words or the period did; `flaws` says what was wrong with the types of
     hits that were left out.
     """
 
-    def __init__(self, query: Query, keys: FactKeys | None, sound: dict[int, Document] | None = None) -> None:
+    def __init__(self, query: Query, keys: FactKeys | None) -> None:
         self.query, self.keys = query, keys
-        self._sound = {} if sound is None else sound
         self.withheld = 0
         self.flaws: list[str] = []
         self._labels = keys is not None and keys.labels
@@ -61,18 +59,17 @@ class Admission:
         answer = as_plain(answer)
         if not isinstance(answer, list | tuple):
             raise _no_hits()
-        sound, checked = [], self._sound
-        for hit in answer:
-            if type(hit) is not Hit:
-                raise _no_hits()
-            document, score = hit.document, hit.score
-            if id(document) in checked or _has_plain_types(document) or not self._note(flaw_of(document)):
-                checked[id(document)] = document
-                sound.append(hit if score is None or type(score) is float else _with_number(hit))
+        sound = list(answer) if all(map(_is_plain, answer)) else self._sound(answer)
         if self._labels or self._restricted:
             sound = [admitted for hit in sound if (admitted := self._admit(hit)) is not None]
         limit = self.query.limit
         return sound if len(sound) <= limit else sound[:limit]
+
+    def _sound(self, answer: Sequence[Hit]) -> list[Hit]:
+        """Return the hits whose types are right or can be made so; note what is wrong with the others."""
+        if not {*map(type, answer)} <= {Hit}:
+            raise _no_hits()
+        return [_with_number(hit) for hit in answer if not self._note(flaw_of(hit.document))]
 
     def facts(self, answer: Sequence[Any]) -> list[Any]:
         """Return the facts, entities or facets that may go on. Raises ContractError for an answer of other
@@ -256,10 +253,14 @@ _EMPTY: tuple[str, ...] = ()  # there is one empty tuple
 _TEXT = frozenset((str,))
 
 
-def _has_plain_types(d: Any) -> bool:
-    """Whether the types of a document are those that nearly all have: `flaw_of` decides about all others."""
+def _is_plain(hit: Any) -> bool:
+    """Whether the types of a hit and its document are those that nearly all have: `flaw_of` decides about the
+    others.
+    """
     return (
-        type(d) is Document
+        type(hit) is Hit
+        and (hit.score is None or type(hit.score) is float)
+        and type(d := hit.document) is Document
         and type(d.content)
         is type(d.id)
         is type(d.url)
@@ -274,6 +275,7 @@ def _has_plain_types(d: Any) -> bool:
         and (d.compartment is None or type(d.compartment) is str)
         and (d.sensitivity is None or type(d.sensitivity) is str)
         and (d.trust is None or type(d.trust) is str)
+        and (d.job is None or type(d.job) is str)
         and (d.path is d.keywords is d.labels is d.links is _EMPTY or _are_texts(d))
         and (d.updated_at is None or type(d.updated_at) is datetime)
         and (d.synced_at is None or type(d.synced_at) is datetime)

@@ -20,6 +20,7 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # one letter alone is a driv
 _RUNS = re.compile(r"(?:javascript|vbscript|data|blob):", re.IGNORECASE)
 """The beginnings of addresses that browsers run, or show as a page of their own."""
 _UNSEEN = re.compile(r"[\x00-\x20\x7f]+")  # browsers pass over these in an address
+_WEB = ("https://", "http://")
 _PDF = "application/pdf"
 
 
@@ -93,8 +94,8 @@ def visible_document(document: Document) -> Document:
 def _page_of(document: Document, question: str) -> int | None:
     """Return the page of a piece that has most words of the question, the first of equals."""
     metadata = document.metadata
-    page, pages = _whole(metadata.get("page")), further_pages(document)
-    if page is None or not pages:
+    page = _whole(metadata.get("page"))
+    if page is None or not (pages := further_pages(document)):
         return page
     numbers, cuts = [page, *[number for number, _ in pages]], [0, *[begin for _, begin in pages]]
     words = {*analyse(question)} - {""}
@@ -116,10 +117,12 @@ def _url_that_opens(document: Document, file: str, page: int | None) -> str:
     from a file, a `file:` address of its own leads nowhere else.
     """
     url = document.url
+    if not file and not page and url.startswith(_WEB):  # as of most documents: there is nothing to change
+        return url
     bare = _UNSEEN.sub("", url[:1000])
     if _RUNS.match(bare) or (file and bare[:5].lower() == "file:"):
         url = ""
-    if not file and not page:  # as of most documents: there is nothing to add
+    if not file and not page:
         return url
     if not _ADDRESS.match(url):
         if not file:

@@ -71,12 +71,12 @@ class _Index:
                     if number != new and not _says_same(documents[number], document):
                         key = _text(document)
                         number = by_text.setdefault(key, new)
-                if number < first and number not in claims:
-                    claims[number] = document
-                elif number != new:
-                    number = self._next_number(document, key, number)
                 if number == new:
                     documents.append(document)
+                elif number < first and number not in claims:
+                    claims[number] = document
+                else:
+                    number = self._next_number(document, key, number)
                 if document.id:  # a blank id names nothing
                     by_id[name] = number
             row.append(number)
@@ -97,6 +97,7 @@ class _Index:
         else:
             place, number = len(numbers), len(self.documents)
             numbers.append(number)
+            self.documents.append(document)
         if document.id:
             self._taken[key] = place + 1
         return number

@@ -18,7 +18,6 @@ from contextrouter.errors import ContextRouterError, ContractError, PluginError,
 from contextrouter.filters import own_filters
 from contextrouter.model import (
     Call,
-    Document,
     Facet,
     Harvest,
     Hit,
@@ -94,7 +93,6 @@ class _FanOut:
         self.vectors: dict[str, asyncio.Task[Mapping[str, Vector]]] = {}
         self.ending = False
         self.phrases = Phrases(plan)
-        self.sound: dict[int, Document] = {}  # documents whose types are right
 
     async def harvest(self) -> Harvest:
         skipped = [skipped_report(name, why, self.plan.intent) for name, why in self.plan.excluded.items()]
@@ -283,7 +281,7 @@ class _FanOut:
                 answer = await self._search(call, outcome, source, vector)
         finally:
             slots.release(call.source)
-        admission = Admission(call.query, engine.source_keys.get(call.source), self.sound)
+        admission = Admission(call.query, engine.source_keys.get(call.source))
         if leg in STRUCTURED_LEGS:
             answer = as_plain(answer)
             items = admission.facts(answer)
