@@ -152,7 +152,7 @@ class ContextRouterRetriever:
         scope = self.scope
         if self.scope_input:
             scope = trusted.get("scope")
-            if not isinstance(scope, Scope):  # what came over a border is no Scope, and makes none
+            if not isinstance(scope, Scope):  # a table from the network is none, and none is made of it
                 raise TypeError(
                     f"The input 'scope' is a Scope of contextrouter, not a {type(scope).__name__}. Make it"
                     " from the caller's verified rights."
