@@ -156,9 +156,16 @@ async def test_embedders_refuse_to_work_before_they_are_open() -> None:
             await embedder.embed(["cat"])
 
 
-@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"threads": 0}])
-def test_static_refuses_numbers_that_are_not_positive(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} 0 is not a positive number"):
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"batch_size": 0}, "batch_size 0 is not a positive number"),
+        ({"threads": 0}, "threads 0 is out of range; give 1 to 64"),
+        ({"threads": 65}, "threads 65 is out of range; give 1 to 64"),
+    ],
+)
+def test_static_refuses_numbers_out_of_range(wrong: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         Static(**wrong)
 
 
@@ -367,7 +374,7 @@ async def test_minilm_knows_paraphrases_and_gives_a_text_one_vector_whatever_it_
     assert long.tolist() == cut.tolist()  # 254 tokens and the two that begin and end
 
 
-@pytest.mark.parametrize("keys", [{"max_tokens": 2}, {"max_tokens": 513}, {"threads": 0}])
+@pytest.mark.parametrize("keys", [{"max_tokens": 2}, {"max_tokens": 513}, {"threads": 0}, {"threads": 65}])
 def test_minilm_refuses_numbers_out_of_range(keys: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=str(next(iter(keys.values())))):
         MiniLM(**keys)
