@@ -19,6 +19,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contextrouter import ContextRouter
 from contextrouter.builtin.embedders.minilm import MiniLM
 from contextrouter.builtin.embedders.openai import OpenAI
 from contextrouter.builtin.embedders.static import Static
@@ -60,6 +61,14 @@ async def test_static_is_the_direction_of_the_mean_of_the_token_vectors(tmp_path
     assert blue == pytest.approx([0.6, 0.8])
     assert both == pytest.approx([0.5**0.5, 0.5**0.5])  # the unknown word has no vector
     assert unknown.tolist() == [0.0, 0.0]
+
+
+async def test_the_table_of_a_settings_file_is_looked_for_beside_it(tmp_path: Path) -> None:
+    table(tmp_path / "t")
+    (tmp_path / "settings.toml").write_text('[embedders.tiny]\nuse = "static"\npath = "t"\n')
+    embedder = ContextRouter.from_toml(tmp_path / "settings.toml").instances.embedders["tiny"]
+    async with opened(embedder):
+        assert embedder.dimensions == 2
 
 
 async def test_static_weighs_tokens_when_the_table_does(tmp_path: Path) -> None:
