@@ -1,8 +1,9 @@
 """Adapters to other frameworks: the code that those of LangChain, LlamaIndex and Haystack have in common.
 
 They are distributions of their own, in plugins/. The way out: `portal_of` makes the bridge that a framework
-asks through, `text_of` and `metadata_of` say what a document is there, `coverage_of` what is missing. The way
-in: `RetrieverSource` is the base class of sources that ask a retriever of another framework.
+asks through, `text_of` and `metadata_of` say what a document is there, `coverage_of` what is missing, and
+`secret_in` finds a secret before settings are written into a file. The way in: `RetrieverSource` is the base
+class of sources that ask a retriever of another framework.
 """
 
 from __future__ import annotations
@@ -19,14 +20,27 @@ import msgspec
 from contextrouter.contracts import Connector
 from contextrouter.errors import SourceError
 from contextrouter.filters import admits, combine
-from contextrouter.model import SEARCH_TEXT, Context, Document, Envelope, Hit, Query
+from contextrouter.model import SEARCH_TEXT, Context, Document, Envelope, Hit, Query, RequestFields
 from contextrouter.model.plain_form import encode_json
 from contextrouter.model.result import brief_coverage
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.portal import Factory, Portal
-from contextrouter.runtime.threads import Threads
+from contextrouter.runtime.threads import Threads, check_threads
 from contextrouter.settings import Settings
+from contextrouter.settings.plain_secrets import secret_in
 from contextrouter.text.prompt_injection import clean
+
+__all__ = [
+    "RequestFields",
+    "RetrieverSource",
+    "RouterLike",
+    "all_of",
+    "coverage_of",
+    "metadata_of",
+    "portal_of",
+    "secret_in",
+    "text_of",
+]
 
 RouterLike = str | Path | Settings | Mapping[str, Any] | Factory | Portal
 """What an adapter asks: a portal, or what a portal is made of."""
@@ -121,6 +135,8 @@ class RetrieverSource(Connector):
     coroutine is awaited, which must not block. `score_range` is the lowest and highest score that it can
     give; without one its scores are not compared with those of others. Its documents have no labels but those
     of the source's table, and count as written by strangers unless `untrusted` is false.
+
+    A class may have a `score_range` of its own, which holds where none is given.
     """
 
     score_range: tuple[float, float] | None = None
@@ -134,15 +150,16 @@ class RetrieverSource(Connector):
         score_range: tuple[float, float] | None = None,
         untrusted: bool = True,
     ) -> None:
-        if threads < 1:
-            raise ValueError(f"threads {threads!r} is not a positive number. Give 1 or more.")
+        check_threads(threads)
         if retriever is None and type(self).build is RetrieverSource.build:
             raise ValueError(
                 f"{type(self).__name__} has no retriever. Hand one over, or override build() in a plugin"
                 " file."
             )
         self.retriever, self.threads, self.asynchronous = retriever, threads, asynchronous
-        self.score_range, self.untrusted = score_range, untrusted
+        self.untrusted = untrusted
+        if score_range is not None:
+            self.score_range = score_range
         self._is_given = retriever is not None
         self._pool: Threads | None = None
         if self._is_given:

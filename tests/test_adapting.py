@@ -24,7 +24,15 @@ from contextrouter import (
     SettingsError,
     SourceError,
 )
-from contextrouter.adapting import RetrieverSource, all_of, coverage_of, metadata_of, portal_of, text_of
+from contextrouter.adapting import (
+    RetrieverSource,
+    all_of,
+    coverage_of,
+    metadata_of,
+    portal_of,
+    secret_in,
+    text_of,
+)
 from contextrouter.model import SEARCH_TEXT, Envelope
 from contextrouter.testing import subject_of, verdict
 
@@ -210,6 +218,56 @@ async def test_scores_count_in_their_range_and_order_the_list():
     assert not context.envelopes[0].document.untrusted
 
 
+async def test_a_range_of_the_class_holds_unless_one_is_given():
+    class Cosines(FromOther):
+        score_range = (-1.0, 1.0)
+
+    for given, score in ((None, -0.5), ((0.0, 1.0), 0.0)):
+        found = Retriever(Found("Otters swim.", id="o", score=-0.5))
+        context = await route(Cosines(found, score_range=given))
+        assert context.envelopes[0].provenance[0].score == score
+
+
+@pytest.mark.parametrize(
+    ("tables", "where"),
+    [
+        ({"generators": {"g": {"api_key": "sk-1"}}}, "generators.g.api_key"),
+        ({"cache": {"url": "redis://:hunter2@db:1/0"}}, "cache.url"),
+        (
+            {"embedders": {"e": {"headers": {"Authorization": "Bearer sk-1 ${KEY}"}}}},
+            "embedders.e.headers.Authorization",
+        ),
+        ({"connectors": {"c": {"credentials": {"a": "${KEY}", "b": "pw"}}}}, "connectors.c.credentials.b"),
+        ({"providers": {"p": {"dsn": "postgresql://me:pw@db/${NAME}"}}}, "providers.p.dsn"),
+        ({"providers": {"p": {"dsn": "postgresql://db/x"}}}, "providers.p.dsn"),
+        ({"stages": {"s": {"tokens": ["${A}", "b"]}}}, "stages.s.tokens"),
+    ],
+)
+def test_a_secret_in_settings_is_found_by_its_key(tables: dict[str, Any], where: str):
+    assert secret_in(tables) == where
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"generators": {"g": {"api_key": "${KEY}"}, "h": {"api_key": "file:key.txt"}, "i": {"api_key": ""}}},
+        {"embedders": {"e": {"headers": {"Authorization": "Bearer ${KEY}"}}}},
+        {"connectors": {"c": {"credentials": {"host": "X-Api-Key: ${KEY}", "other": "${NAME}:${KEY}"}}}},
+        {
+            "providers": {"p": {"dsn": "postgresql://me:${PASSWORD}@db/x"}},
+            "cache": {"url": "redis://:${KEY}@db:1/0"},
+        },
+        {"providers": {"notes": {"documents": [{"id": "a", "metadata": {"key": "C major"}}]}}},
+        {
+            "providers": {"tokens": {"use": "sqlite", "path": "tokens.db"}},
+            "routes": {"pass": {"kinds": ["a"]}},
+        },
+    ],
+)
+def test_a_secret_that_stands_elsewhere_and_what_only_sounds_like_one_are_none(tables: dict[str, Any]):
+    assert secret_in(tables) == ""
+
+
 @pytest.mark.case("NEW-49")
 async def test_a_retriever_that_blocks_never_blocks_the_loop():
     endless = Endless()
@@ -270,7 +328,11 @@ async def test_what_build_gives_is_checked_and_opening_again_builds_again():
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({}, r"override build\(\)"), ({"retriever": Retriever(), "threads": 0}, "Give 1 or more")],
+    [
+        ({}, r"override build\(\)"),
+        ({"retriever": Retriever(), "threads": 0}, "give 1 to 64"),
+        ({"retriever": Retriever(), "threads": 65}, "give 1 to 64"),
+    ],
 )
 def test_a_source_that_cannot_work_is_refused(arguments: dict[str, Any], words: str):
     with pytest.raises(ValueError, match=words):

@@ -13,6 +13,15 @@ from support.example import CommandLine
 from contextrouter import ContextRouter, Request
 from contextrouter.ingest import run
 
+ABSENT = """
+from contextrouter import Embedder, MissingDependency
+
+class Absent(Embedder):
+    async def open(self):
+        raise MissingDependency("absent", "large", what="Embedder 'absent'")
+    async def embed(self, texts, *, query=False):
+        return []
+"""
 STORE = '[providers.lib]\nuse = "sqlite"\npath = "lib.db"\nembedder = ""\n'
 FILES = '[connectors.documents]\nuse = "files"\npath = "texts"\n'
 JOB = '[ingest.all]\nfrom = "documents"\nto = "lib"\ntransforms = ["chunk"]\n'
@@ -33,6 +42,21 @@ def project(at: Path, settings: str) -> Path:
 def failures(cli: CommandLine, at: Path) -> dict[tuple[str, str], str]:
     findings = json.loads(cli("check", "--json", cwd=at).out)
     return {(f["what"], f["name"]): f["detail"] for f in findings if f["status"] == "failed"}
+
+
+@pytest.mark.case("USE-10")
+def test_a_package_that_is_missing_is_one_finding_among_all(cli: CommandLine, tmp_path: Path):
+    (tmp_path / "absent.py").write_text(ABSENT)
+    wrong = '[stages.full]\nuse = "hydrate"\nsource = "libb"\n[rag]\nstages = ["full"]\n'
+    project(
+        tmp_path, '[plugins]\npaths = ["."]\n[embedders.large]\nuse = "absent"\n[providers.memory]\n' + wrong
+    )
+    ran = cli("check", "--json", cwd=tmp_path)
+    statuses = [(finding["name"], finding["status"]) for finding in json.loads(ran.out)]
+    for expected in (("large", "failed"), ("memory", "ok"), ("full", "failed")):
+        assert expected in statuses
+    assert "Embedder 'absent' needs the extra 'large'" in ran.out
+    assert ran.code == 1
 
 
 @pytest.mark.case("USE-10")

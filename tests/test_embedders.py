@@ -19,6 +19,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contextrouter import ContextRouter
 from contextrouter.builtin.embedders.minilm import MiniLM
 from contextrouter.builtin.embedders.openai import OpenAI
 from contextrouter.builtin.embedders.static import Static
@@ -60,6 +61,14 @@ async def test_static_is_the_direction_of_the_mean_of_the_token_vectors(tmp_path
     assert blue == pytest.approx([0.6, 0.8])
     assert both == pytest.approx([0.5**0.5, 0.5**0.5])  # the unknown word has no vector
     assert unknown.tolist() == [0.0, 0.0]
+
+
+async def test_the_table_of_a_settings_file_is_looked_for_beside_it(tmp_path: Path) -> None:
+    table(tmp_path / "t")
+    (tmp_path / "settings.toml").write_text('[embedders.tiny]\nuse = "static"\npath = "t"\n')
+    embedder = ContextRouter.from_toml(tmp_path / "settings.toml").instances.embedders["tiny"]
+    async with opened(embedder):
+        assert embedder.dimensions == 2
 
 
 async def test_static_weighs_tokens_when_the_table_does(tmp_path: Path) -> None:
@@ -156,9 +165,16 @@ async def test_embedders_refuse_to_work_before_they_are_open() -> None:
             await embedder.embed(["cat"])
 
 
-@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"threads": 0}])
-def test_static_refuses_numbers_that_are_not_positive(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} 0 is not a positive number"):
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"batch_size": 0}, "batch_size 0 is not a positive number"),
+        ({"threads": 0}, "threads 0 is out of range; give 1 to 64"),
+        ({"threads": 65}, "threads 65 is out of range; give 1 to 64"),
+    ],
+)
+def test_static_refuses_numbers_out_of_range(wrong: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         Static(**wrong)
 
 
@@ -367,7 +383,7 @@ async def test_minilm_knows_paraphrases_and_gives_a_text_one_vector_whatever_it_
     assert long.tolist() == cut.tolist()  # 254 tokens and the two that begin and end
 
 
-@pytest.mark.parametrize("keys", [{"max_tokens": 2}, {"max_tokens": 513}, {"threads": 0}])
+@pytest.mark.parametrize("keys", [{"max_tokens": 2}, {"max_tokens": 513}, {"threads": 0}, {"threads": 65}])
 def test_minilm_refuses_numbers_out_of_range(keys: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=str(next(iter(keys.values())))):
         MiniLM(**keys)

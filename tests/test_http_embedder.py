@@ -4,6 +4,7 @@ trusted.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from contextrouter.builtin.embedders.http_embeddings import Http
-from contextrouter.errors import PluginError, SettingsError
+from contextrouter.errors import PluginError, SettingsError, SourceError
 
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -41,6 +42,23 @@ async def served(answer: Answer) -> AsyncIterator[tuple[str, list[tuple[dict[str
         yield f"http://127.0.0.1:{port}/embed", requests
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def silent() -> AsyncIterator[str]:
+    """A server that takes requests and never answers."""
+    ended = asyncio.Event()
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ended.wait()
+        writer.close()
+
+    server = await asyncio.start_server(wait, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/embed"
+    finally:
+        ended.set()
+        server.close()
 
 
 def make(url: str, **keys: Any) -> Http:
@@ -152,13 +170,44 @@ async def test_tries_end_with_their_number_and_with_the_time() -> None:
         return lambda body: web.Response(status=503, headers={"Retry-After": wait})
 
     async with served(busy("0")) as (url, requests):
-        with pytest.raises(PluginError, match="It was asked 3 times"):
+        with pytest.raises(PluginError, match=r"Embedder 'http': .* status 503"):
             await embedded(make(url, retries=2), ["a"])
         assert len(requests) == 3
     async with served(busy("60")) as (url, requests):
         with pytest.raises(PluginError, match="status 503"):
             await embedded(make(url, retries=2, fetch_seconds=20.0), ["a"])  # a minute is more than is left
         assert len(requests) == 1
+
+
+async def test_a_server_that_is_late_fails_the_embedder_by_its_name() -> None:
+    async with asyncio.timeout(30), silent() as url:
+        with pytest.raises(PluginError, match=r"Embedder 'http': .* did not answer within") as caught:
+            await embedded(make(url, fetch_seconds=0.1), ["a"])
+    assert not isinstance(caught.value, SourceError)  # a source's leg would be reported as late
+
+
+def test_the_name_of_the_model_is_another_one_wherever_its_vectors_are() -> None:
+    def name(**keys: Any) -> str:
+        return make("http://host/embed", **keys).model
+
+    def with_type(**keys: str) -> str:
+        return name(body={"inputs": "{texts}", "type": "{input_type}"}, **keys)
+
+    plain = {"input": "{texts}", "model": "{model}", "size": "{dimensions}"}
+    assert name() == name(body=plain) == name(document_input_type="passage") == name(batch_size=9) == "m"
+    others = [
+        name(query_prefix="q: "),
+        name(document_prefix="q: "),
+        name(body=plain | {"truncate": True}),
+        name(body=plain | {"truncate": False}),
+        name(body={"inputs": "about: {text}"}),
+        with_type(),
+        with_type(document_input_type="passage"),
+    ]
+    assert all(other.startswith("m@") for other in others)
+    assert len(set(others)) == 7
+    keyed = [name(body=plain | {"truncate": True, "api_key": key}) for key in ("a", "b")]
+    assert {*keyed} == {name(body={"truncate": True} | plain)} == {others[2]}
 
 
 @pytest.mark.parametrize(

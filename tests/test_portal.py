@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import subprocess
 import sys
@@ -32,6 +33,11 @@ def test_threads_share_one_router_by_a_portal():
         found = list(threads.map(portal.route, [f"otters {n}" for n in range(18)]))
         assert isinstance(portal.answer("Do otters swim?"), Answer)
     assert [context.outcome for context in found] == ["answered"] * 18
+
+
+def test_a_copy_of_what_has_a_portal_asks_the_same_one():
+    with Portal(MEMORY) as portal:
+        assert copy.deepcopy({"portal": portal})["portal"] is copy.copy(portal) is portal
 
 
 @pytest.mark.case("USE-15")

@@ -15,6 +15,7 @@ from tokenizers.processors import TemplateProcessing
 
 from contextrouter.builtin.embedders.onnx import Onnx
 from contextrouter.builtin.embedders.onnx_example import FREQUENCIES, model_bytes
+from contextrouter.builtin.embedders.sentence_transformers import SentenceTransformers
 from contextrouter.errors import MissingDependency, PluginError
 
 WORDS = {"[UNK]": 0, "red": 1, "green": 2, "blue": 3, "[CLS]": 4, "[SEP]": 5, "ask:": 6, "text:": 7}
@@ -144,6 +145,28 @@ async def test_the_models_name_is_another_one_wherever_its_vectors_are(tmp_path:
     assert len(set(names[1:])) == 5
 
 
+def test_every_file_that_changes_the_vectors_counts_for_the_name(tmp_path: Path) -> None:
+    """Pooling and tokenizer do, as much as the weights do."""
+
+    class Loaded(list[object]):
+        max_seq_length = 8
+
+    def named() -> str:
+        embedder = SentenceTransformers(path=str(tmp_path))
+        return embedder._name(Loaded([object()]), tmp_path)
+
+    for name in ("1_Pooling", ".cache"):
+        (tmp_path / name).mkdir()
+    names = [named()]
+    for file in ("model.safetensors", "1_Pooling/config.json", "tokenizer.json", "vocab.txt", "spiece.model"):
+        (tmp_path / file).write_text(file)
+        names.append(named())
+    assert len({*names}) == 6
+    for file in ("README.md", ".cache/fetched.json", "model.onnx"):
+        (tmp_path / file).write_text(file)
+    assert named() == names[-1]
+
+
 @pytest.mark.parametrize(
     ("files", "model", "said"),
     [
@@ -235,7 +258,5 @@ async def test_large_packages_are_named_with_their_extra_where_they_are_not_inst
 
 @pytest.mark.parametrize("keys", [{}, {"path": "a", "hub": "b/c"}])
 def test_sentence_transformers_takes_a_folder_or_a_repository(keys: dict[str, str]) -> None:
-    from contextrouter.builtin.embedders.sentence_transformers import SentenceTransformers
-
     with pytest.raises(ValueError, match="path and hub are both given, or neither"):
         SentenceTransformers(**keys)

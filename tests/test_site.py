@@ -6,6 +6,7 @@ tests/system/test_site.py builds the site and opens it in a browser.
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 import sys
@@ -122,6 +123,20 @@ def test_the_api_reference_has_every_public_name_once():
     public = {module: sorted(import_module(module).__all__) for module in listed}
     assert {module: sorted(names) for module, names in listed.items()} == public
     assert {"contextrouter", "contextrouter.ingest", "contextrouter.testing"} <= set(listed)
+
+
+def test_adapters_import_public_names_alone():
+    """They are distributions of their own: what is internal may change in any version."""
+    public = {(page.module, name) for page in api_pages().values() for name in page.names}
+    imported = {
+        (node.module, alias.name)
+        for path in (ROOT / "plugins").glob("*/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "contextrouter"
+        for alias in node.names
+    }
+    assert sorted(imported - public) == []
+    assert bool(imported) == any((ROOT / "plugins").glob("*/pyproject.toml"))  # the source archive has none
 
 
 def test_the_diagrams_are_those_of_their_script(tmp_path: Path):

@@ -75,7 +75,7 @@ def compare(values: Mapping[str, float], baseline: Mapping[str, float]) -> Compa
     differences = [values[id] - baseline[id] for id in sorted(set(values) & set(baseline))]
     if not differences:
         return Compared(mean=0.0, low=0.0, high=0.0, p=1.0)
-    chance, mean, count = random.Random(_SEED), fmean(differences), len(differences)  # noqa: S311 - no secret hangs on it
+    chance, mean, count = random.Random(_SEED), fmean(differences), len(differences)  # noqa: S311 - it protects no secret
     means = sorted(fmean(chance.choices(differences, k=count)) for _ in range(SAMPLES))
     extreme = sum(
         abs(sum([d if chance.random() < 0.5 else -d for d in differences])) >= abs(sum(differences)) - 1e-12

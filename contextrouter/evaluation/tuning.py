@@ -129,7 +129,7 @@ def tune(
     """
     trial = Trial(rag, cases, metric)
     order = list(range(len(cases)))
-    random.Random(FOLDS).shuffle(order)  # noqa: S311 - no secret hangs on it
+    random.Random(FOLDS).shuffle(order)  # noqa: S311 - it protects no secret
     folds = [order[start::FOLDS] for start in range(FOLDS)] if len(cases) >= 2 * FOLDS else []
     tested: dict[str, float] = {}
     for number, fold in enumerate(folds, 1):

@@ -135,11 +135,14 @@ class Fetcher:
         accept: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
         deadline: float | None = None,
+        repeatable: bool = False,
     ) -> Fetched:
-        """Send `body` with POST: once, whatever comes of it, and without following redirects. Raises as `get`
-        does.
+        """Send `body` with POST, without following redirects. Raises as `get` does.
+
+        It is sent once, whatever comes of it. A `repeatable` request, which changes nothing, has retries.
         """
-        return await self._run(FetchRequest("POST", url, accept, headers or {}, body), deadline)
+        request = FetchRequest("POST", url, accept, headers or {}, body, repeatable=repeatable)
+        return await self._run(request, deadline)
 
     async def rules(self, url: str, deadline: float | None = None) -> robots.Rules:
         """What robots.txt of the site of `url` says to us. Raises SourceTimeout."""
@@ -193,8 +196,8 @@ class Fetcher:
             except FetchFailed as failure:
                 wait = failure.retry_after
                 if wait is None:
-                    wait = PAUSE * 2**attempt * (1 + random.random())  # noqa: S311 - no secret hangs on it
-                final = attempt >= self.options.retries or request.method != "GET" or not failure.transient
+                    wait = PAUSE * 2**attempt * (1 + random.random())  # noqa: S311 - it protects no secret
+                final = attempt >= self.options.retries or not (request.repeatable and failure.transient)
                 if final or monotonic() - started > FAST or monotonic() + wait >= until:
                     raise
                 steps.append(f"{self.masked(str(failure))} Again in {wait:.1f} s.")

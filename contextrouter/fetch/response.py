@@ -11,7 +11,7 @@ from contextrouter.errors import SourceError, SourceTimeout
 
 
 class FetchRequest(NamedTuple):
-    """One request: method, URL, headers and body."""
+    """One request: method, URL, headers and body. `repeatable`: sent twice, it does what it does once."""
 
     method: str
     url: str
@@ -20,6 +20,7 @@ class FetchRequest(NamedTuple):
     body: bytes | None = None
     polite: bool = False
     keep: bool = False
+    repeatable: bool = True
 
 
 class Fetched(NamedTuple):

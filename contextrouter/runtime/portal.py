@@ -128,6 +128,13 @@ class Portal:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy of what has a portal asks the same one: there is one thread, and one to be closed."""
+        return self
+
     def __enter__(self) -> Self:
         return self
 

@@ -22,6 +22,11 @@ def placeholders(template: Any) -> set[str]:
     return set().union(*map(placeholders, template)) if isinstance(template, list | tuple) else set()
 
 
+def is_placeholder(text: str) -> bool:
+    """Whether a text is one name in braces and nothing else."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check(template: Any, allowed: Collection[str], option: str) -> None:
     """Raise ValueError for a name that is not known."""
     unknown = sorted(placeholders(template) - set(allowed))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from contextrouter.builtin.embedders.onnx_model import digest_of
+from contextrouter.builtin.embedders.onnx_model import digest_of, files_of
 from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
@@ -86,7 +86,7 @@ class FastEmbed(SentenceEmbedder[Any]):
             remedy = "" if self.download else " With download = true it is fetched."
             raise self.load_error(self.name, error, remedy) from error
         self.set_dimensions(of_model)
-        files = sorted(Path(self.path).expanduser().rglob("*.onnx")) if self.path else []
+        files = files_of(Path(self.path).expanduser(), "*.onnx") if self.path else []
         prefixes = [self.options.prefix(query, {}) for query in (True, False)]
         self.model = f"{self.name}@{digest_of(files, self.dimensions, *prefixes)}"
         return model

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import monotonic
 from typing import Any, Self, Unpack
 
 import msgspec
@@ -14,12 +11,14 @@ import msgspec
 from contextrouter.builtin.connectors import url_template
 from contextrouter.builtin.connectors.option_checks import check_headers
 from contextrouter.builtin.embedders.http_embeddings_example import HOST, VectorServer
+from contextrouter.builtin.embedders.onnx_model import digest_of
 from contextrouter.builtin.embedders.sentence_embedder import SentenceOptions, token_batches
 from contextrouter.builtin.shared.concurrent_calls import run_together
 from contextrouter.contracts import Embedder
-from contextrouter.errors import MissingDependency, PluginError, SettingsError
-from contextrouter.fetch import JSON, Fetched, Fetcher, FetchFailed, FetchKeys, FetchOptions, check_url
+from contextrouter.errors import MissingDependency, PluginError, SettingsError, SourceError
+from contextrouter.fetch import JSON, Fetched, Fetcher, FetchKeys, FetchOptions, check_url
 from contextrouter.model import Vector
+from contextrouter.runtime.masking import is_secret
 from contextrouter.runtime.threads import Threads
 from contextrouter.text.characters import is_blank
 from contextrouter.text.prompt_injection import clean_line
@@ -27,8 +26,6 @@ from contextrouter.vectors import direction
 
 NAMES = ("texts", "text", "model", "dimensions", "input_type")
 """What may stand in braces in `body`."""
-_PAUSE = 0.5
-"""Seconds before the first new attempt where the server names none; twice as long before the next."""
 BATCH_TOKENS = 8_000
 """Tokens of one request, by the shipped tokenizer, if the settings say nothing."""
 
@@ -43,8 +40,9 @@ class Http(Embedder):
     that address alone. A request holds at most `batch_size` texts and `batch_tokens` tokens, and at most
     `per_host` requests run at once.
 
-    A request that fails for now (status 429, 502 to 504, or no connection) is sent again up to `retries`
-    times, all within `fetch_seconds`. A blank text is never sent and gets zeros. The keys of connectors that
+    `model` is stored with the vectors. A digest stands behind it where prefixes, input types or values of
+    `body` change them. A request that fails for now (status 429, 502 to 504, or no connection) is sent again
+    up to `retries` times, as a GET is. A blank text is never sent and gets zeros. The keys of connectors that
     fetch are theirs, but for `max_redirects` and `cache_path`, which have no effect: private addresses are
     refused unless `allow_private` names their network.
     """
@@ -87,11 +85,12 @@ class Http(Embedder):
             unrelated=unrelated,
         )
         self.options.apply_to(self)
-        self.model, self.dimensions = model, dimensions
+        self.dimensions, self._asked_model = dimensions, model
         self._url, self._body, self._headers, self._batch_size = url, body, headers, batch_size
         self._paths = {"vectors": vectors, **({"numbers": numbers} if numbers else {})}
         self._compiled: dict[str, Any] = {}
         self._input_types = {True: query_input_type, False: document_input_type}
+        self.model = self._name()
         options = FetchOptions.build("Http", **fetch)
         secrets = [value for value in headers.values() if len(value) >= 8]
         self._fetcher = Fetcher(options, extra="http", secrets=secrets, configured=[url])
@@ -169,7 +168,7 @@ class Http(Embedder):
         values = {
             "texts": texts,
             "text": texts[0],
-            "model": self.model,
+            "model": self._asked_model,
             "dimensions": self.dimensions,
             "input_type": self._input_types[query],
         }
@@ -178,27 +177,23 @@ class Http(Embedder):
         return await threads.run(self._read, fetched.body, len(texts))
 
     async def _post(self, body: bytes) -> Fetched:
-        """Send a request, again after a failure that may pass, as long as `fetch_seconds` are not over."""
         headers = {"Content-Type": "application/json", **self._headers}
-        until = monotonic() + self._fetcher.options.fetch_seconds
-        attempt = 0
-        while True:
-            try:
-                return await self._fetcher.post(self._url, body, accept=JSON, headers=headers, deadline=until)
-            except FetchFailed as failure:
-                wait = failure.retry_after
-                if wait is None:
-                    wait = _PAUSE * 2**attempt * (1 + random.random())  # noqa: S311 - no secret hangs on it
-                if (
-                    not failure.transient
-                    or attempt >= self._fetcher.options.retries
-                    or monotonic() + wait >= until
-                ):
-                    tries = f" It was asked {attempt + 1} times." if attempt else ""
-                    remedy = f"{tries} Check url, headers and body, and whether the server is up."
-                    raise PluginError(f"Embedder 'http': {failure}{remedy}") from None
-            await asyncio.sleep(wait)
-            attempt += 1
+        try:
+            return await self._fetcher.post(self._url, body, accept=JSON, headers=headers, repeatable=True)
+        except SourceError as failure:  # it is no source that failed
+            remedy = "Check url, headers and body, and whether the server is up."
+            raise PluginError(f"Embedder 'http': {failure} {remedy}") from None
+
+    def _name(self) -> str:
+        """The model, with a digest of what else in the settings changes the vectors, if anything does."""
+        names = url_template.placeholders(self._body)
+        types = self._input_types if "input_type" in names else {}
+        prefixes = [self.options.prefix(query, {}) for query in (True, False)]
+        values = _own_values(self._body)
+        if not (any(prefixes) or types or values):
+            return self._asked_model
+        body = msgspec.json.encode(values, order="deterministic")
+        return f"{self._asked_model}@{digest_of([], body, types, *prefixes)}"
 
     def _read(self, body: bytes, expected: int) -> list[list[float]]:
         """The vectors in an answer, checked and of length 1. Runs in a thread."""
@@ -289,6 +284,22 @@ def _takes_one_text(body: Mapping[str, Any]) -> bool:
             f" {'both' if names else 'neither'}."
         )
     return "text" in names
+
+
+def _own_values(template: Any) -> Any:
+    """What a template says itself: without texts that are one placeholder, and without secrets, which change
+    and change no vector.
+    """
+    if isinstance(template, Mapping):
+        parts = {
+            key: _own_values(value)
+            for key, value in template.items()
+            if not (isinstance(value, str) and is_secret(key))
+        }
+        return {key: value for key, value in parts.items() if value not in ("", {}, [])}
+    if isinstance(template, list | tuple):
+        return [part for value in template if (part := _own_values(value)) not in ("", {}, [])]
+    return "" if isinstance(template, str) and url_template.is_placeholder(template) else template
 
 
 def _check_options(url: str, model: str, dimensions: int, batch_size: int) -> None:

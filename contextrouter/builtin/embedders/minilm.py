@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from contextrouter.builtin.embedders.onnx_model import OnnxModel
 from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder
 from contextrouter.builtin.shared.model_in_threads import onnx_session
+from contextrouter.runtime.threads import check_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +50,7 @@ class MiniLM(SentenceEmbedder[OnnxModel]):
     def __init__(self, *, max_tokens: int = 256, threads: int = 1) -> None:
         if not 3 <= max_tokens <= 512:
             raise ValueError(f"max_tokens {max_tokens!r} is out of range; give 3 to 512.")
-        if threads < 1:
-            raise ValueError(f"threads {threads!r} is not a positive number. Give 1 or more.")
+        check_threads(threads)
         self.max_tokens, self.threads = max_tokens, threads
         self.dimensions, self.model = 384, ""
 

@@ -21,6 +21,8 @@ FILES = ("model.onnx", "onnx/model.onnx")
 """Where a model stands in its folder, if the settings name no file."""
 USUAL_TOKENS = 512
 """Tokens of a text that are read where no file says how many the model takes."""
+_BESIDE = ("*.json", "*.txt", "*.model")
+"""Files beside the weights: of configurations, tokenizers and vocabularies."""
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _POOLED = ("sentence_embedding", "pooler_output", "text_embeds")
 """Outputs that are vectors of whole texts. `pooler_output` is none of these where token states stand beside
@@ -180,6 +182,15 @@ def _read_json(file: Path, default: Any = None) -> Any:
     except (ValueError, OSError, RecursionError) as error:
         raise PluginError(f"{str(file)!r} is no JSON ({' '.join(str(error).split())[:120]})") from None
     return value if isinstance(value, dict if default is None else type(default)) else default or {}
+
+
+def files_of(folder: Path, weights: str) -> list[Path]:
+    """Return the files of a folder that change its vectors: weights by their ending, such as "*.safetensors",
+    configurations and vocabularies. What hidden folders hold is that of programs that fetch models.
+    """
+    names = (weights, *_BESIDE)
+    files = {file.relative_to(folder) for name in names for file in folder.rglob(name) if file.is_file()}
+    return [folder / file for file in sorted(files) if not any(part.startswith(".") for part in file.parts)]
 
 
 def digest_of(files: Sequence[Path], *options: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from contextrouter.builtin.embedders.onnx_model import digest_of
+from contextrouter.builtin.embedders.onnx_model import digest_of, files_of
 from contextrouter.builtin.embedders.sentence_embedder import SentenceEmbedder, check_max_tokens
 from contextrouter.contracts import FilePath
 from contextrouter.errors import PluginError
@@ -115,7 +115,7 @@ class SentenceTransformers(SentenceEmbedder[Any]):
 
     def _name(self, model: Any, folder: Path | None) -> str:
         """The model's name, with a digest of its files or its revision, and of what changes its vectors."""
-        files = sorted(folder.rglob("*.safetensors")) if folder is not None else []
+        files = files_of(folder, "*.safetensors") if folder is not None else []
         config = getattr(getattr(model[0], "auto_model", None), "config", None)
         revision = "" if folder is not None else getattr(config, "_commit_hash", None) or self.revision
         prefixes = [self.options.prefix(query, self.prompts) for query in (True, False)]

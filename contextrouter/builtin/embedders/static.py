@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from contextrouter.builtin.shared.model_in_threads import ModelInThreads
-from contextrouter.contracts import Embedder
+from contextrouter.contracts import Embedder, FilePath
 from contextrouter.model import Vector
+from contextrouter.runtime.threads import check_threads
 from contextrouter.text import tokens
 from contextrouter.vectors import unit_array
 
@@ -52,12 +53,12 @@ class Static(ModelInThreads["tuple[Numbers, NDArray[np.float32]]"], Embedder):
     score_weights: Mapping[str, float] = {"vector": 0.3, "keywords": 0.05}
     leg_weights: Mapping[str, float] = {"vector": 0.1, "keywords": 0.05}
 
-    def __init__(self, *, path: str = "", batch_size: int = 1024, threads: int = 1) -> None:
-        for key, value in (("batch_size", batch_size), ("threads", threads)):
-            if value < 1:
-                raise ValueError(f"{key} {value!r} is not a positive number. Give 1 or more.")
+    def __init__(self, *, path: FilePath = "", batch_size: int = 1024, threads: int = 1) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size {batch_size!r} is not a positive number. Give 1 or more.")
+        check_threads(threads)
         self.batch_size, self.threads = batch_size, threads
-        self.folder = Path(path) if path else _SHIPPED
+        self.folder = Path(path).expanduser() if path else _SHIPPED
         self.dimensions, self.model = 0 if path else 256, ""
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[Vector]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
 
 from contextrouter.cli import options, terminal
 from contextrouter.cli.checking.jobs_and_names import (
@@ -43,7 +44,8 @@ async def _run_checks(settings: str, as_json: bool) -> int:
                 what="settings", name=settings, status="failed", detail="no source is defined and enabled"
             )
         )
-    async with router:
+    async with aclosing(router):
+        await _open_plugins(router)
         for kind, name in router.instances.all:
             findings.append(await _check_plugin(router, kind, name))
         findings += check_stage_sources(router)
@@ -54,6 +56,24 @@ async def _run_checks(settings: str, as_json: bool) -> int:
     else:
         _print_findings(findings)
     return NOTHING if any(finding.status == "failed" for finding in findings) else OK
+
+
+async def _open_plugins(router: ContextRouter) -> None:
+    """Open all plugins at once, as the router does. One that cannot be opened, for want of a package or for
+    another reason, fails its own check and no other.
+    """
+    await router.open(kinds=())
+    seconds = router.settings.rag.timeout_seconds
+
+    async def open_one(kind: str, name: str) -> None:
+        with suppress(Exception):
+            async with asyncio.timeout(seconds):
+                await router.instances.ready(kind, name)
+
+    async with asyncio.TaskGroup() as group:
+        for key in router.instances.all:
+            if not router.instances.switched_off(key):
+                group.create_task(open_one(*key))
 
 
 async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFinding:

@@ -91,9 +91,15 @@ def test_no_secret_is_written():
 def test_a_secret_that_names_a_variable_is_written_as_that(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SEA_KEY", "sk-very-secret")
     generator = {"use": "openai", "model": "m", "api_key": "${SEA_KEY}"}
-    written = ContextRouterRetriever({**TABLES, "generators": {"g": generator}}).to_dict()
+    api: dict[str, Any] = {"use": "http_api", "url": "https://sea.example.org", "fields": {"content": "text"}}
+    api["headers"] = {"Authorization": "Bearer ${SEA_KEY}"}
+    written = ContextRouterRetriever(
+        {**TABLES, "generators": {"g": generator}, "connectors": {"c": api}}
+    ).to_dict()
     assert "sk-very-secret" not in json.dumps(written)
-    assert written["init_parameters"]["router"]["generators"]["g"]["api_key"] == "${SEA_KEY}"
+    router = written["init_parameters"]["router"]
+    assert router["generators"]["g"]["api_key"] == "${SEA_KEY}"
+    assert router["connectors"]["c"]["headers"] == {"Authorization": "Bearer ${SEA_KEY}"}
 
 
 def test_a_portal_is_not_written_and_not_closed(portal: Portal):

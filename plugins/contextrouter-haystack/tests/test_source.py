@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from haystack import Document, component
+from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.retrievers import InMemoryBM25Retriever
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.components.retrievers.contextrouter import FromHaystack
@@ -77,6 +77,17 @@ async def test_documents_come_with_ids_titles_and_addresses(asynchronous: bool):
 async def test_it_is_asked_for_as_many_as_the_router_wants():
     many = [Document(id=f"d{n}", content=f"tide {n}") for n in range(15)]
     source = FromHaystack(retriever(*many))  # its own top_k is 10
+    context = await route(source, tables={"connectors": {"hay": {"limit": 15}}}, limit=15)
+    assert len(context.envelopes) == 15
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_pipeline_in_one_component_is_a_source(asynchronous: bool):
+    pipeline = Pipeline()
+    pipeline.add_component("bm25", retriever(*[Document(id=f"d{n}", content=f"tide {n}") for n in range(15)]))
+    inputs = {"query": ["bm25.query"], "top_k": ["bm25.top_k"]}
+    whole = SuperComponent(pipeline, input_mapping=inputs, output_mapping={"bm25.documents": "documents"})
+    source = FromHaystack(whole, asynchronous=asynchronous)
     context = await route(source, tables={"connectors": {"hay": {"limit": 15}}}, limit=15)
     assert len(context.envelopes) == 15
 

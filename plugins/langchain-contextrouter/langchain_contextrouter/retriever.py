@@ -15,8 +15,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
 from contextrouter import Context, Portal, Scope
-from contextrouter.adapting import all_of, coverage_of, metadata_of, portal_of, text_of
-from contextrouter.model import RequestFields
+from contextrouter.adapting import RequestFields, all_of, coverage_of, metadata_of, portal_of, text_of
 
 COVERAGE_EVENT = "contextrouter_coverage"
 """The name of the custom event that says how each source answered."""

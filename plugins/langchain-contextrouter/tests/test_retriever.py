@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -80,6 +81,14 @@ class Events(BaseCallbackHandler):
 def portal() -> Iterator[Portal]:
     with Portal(TABLES) as opened:
         yield opened
+
+
+def test_a_copy_of_a_retriever_asks_the_same_router():
+    retriever = ContextRouterRetriever(router=TABLES, k=2)
+    for copied in (copy.deepcopy(retriever), retriever.model_copy(deep=True)):
+        assert copied.invoke(QUESTION) == retriever.invoke(QUESTION)
+        assert copied.portal is retriever.portal
+    retriever.portal.close()
 
 
 def test_documents_are_those_of_the_router(portal: Portal):

@@ -14,8 +14,7 @@ from llama_index.core.vector_stores import MetadataFilters
 from llama_index.retrievers.contextrouter.filters import filters_of
 
 from contextrouter import Context, Portal, Scope
-from contextrouter.adapting import RouterLike, coverage_of, metadata_of, portal_of, text_of
-from contextrouter.model import RequestFields
+from contextrouter.adapting import RequestFields, RouterLike, coverage_of, metadata_of, portal_of, text_of
 
 dispatcher = get_dispatcher(__name__)
 FOR_MODELS = ("title", "url", "number")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,13 +11,18 @@ from haystack.core.errors import DeserializationError, SerializationError
 from haystack_integrations.components.retrievers.contextrouter.filters import filters_of
 
 from contextrouter import Context, Portal, Scope
-from contextrouter.adapting import RouterLike, all_of, coverage_of, metadata_of, portal_of, text_of
-from contextrouter.model import RequestFields
-from contextrouter.runtime.masking import is_secret, mask
+from contextrouter.adapting import (
+    RequestFields,
+    RouterLike,
+    all_of,
+    coverage_of,
+    metadata_of,
+    portal_of,
+    secret_in,
+    text_of,
+)
 
 MOST = 1000
-REFERENCE = re.compile(r"\$\{\w+\}|file:.+")
-"""A secret that stands elsewhere: in an environment variable, or in a file."""
 
 
 @component
@@ -104,7 +108,12 @@ class ContextRouterRetriever:
                 f"ContextRouterRetriever has a {type(self.router).__name__} as its router, which no file can"
                 " hold. Give the path of a settings file, or tables."
             )
-        tables = None if isinstance(self.router, str | Path) else _without_secrets(self.router)
+        tables = None if isinstance(self.router, str | Path) else dict(self.router)
+        if tables is not None and (secret := secret_in(tables)):
+            raise SerializationError(
+                f"{secret} of the router is a secret, which no pipeline's file may hold. Write"
+                ' "${VARIABLE}", and set the environment variable.'
+            )
         written: dict[str, Any] = default_to_dict(
             self,
             router=str(self.router) if tables is None else tables,
@@ -143,7 +152,7 @@ class ContextRouterRetriever:
         scope = self.scope
         if self.scope_input:
             scope = trusted.get("scope")
-            if not isinstance(scope, Scope):  # what came over a border is no Scope, and makes none
+            if not isinstance(scope, Scope):  # a table from the network is none, and none is made of it
                 raise TypeError(
                     f"The input 'scope' is a Scope of contextrouter, not a {type(scope).__name__}. Make it"
                     " from the caller's verified rights."
@@ -179,27 +188,3 @@ def _checked(top_k: int | None) -> int | None:
 
 def _table_of(scope: Scope) -> dict[str, Any]:
     return {"tenant": scope.tenant, "compartments": sorted(scope.compartments), "ceiling": scope.ceiling}
-
-
-def _without_secrets(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tables as they are. Raises SerializationError for a secret in them that names no variable."""
-    if secret := _find_secret(tables, ""):
-        raise SerializationError(
-            f'{secret} of the router is a secret, which no pipeline\'s file may hold. Write "${{VARIABLE}}",'
-            " and set the environment variable."
-        )
-    return dict(tables)
-
-
-def _find_secret(value: Any, where: str, *, is_named: bool = False) -> str:
-    """Return where a secret stands in settings; empty: nowhere. `is_named`: its key is that of a secret."""
-    if isinstance(value, Mapping):
-        parts = [(item, f"{where}.{key}" if where else str(key), str(key)) for key, item in value.items()]
-        named = [_find_secret(item, path, is_named=is_named or is_secret(key)) for item, path, key in parts]
-        return next(filter(None, named), "")
-    if isinstance(value, list | tuple):
-        return next(filter(None, [_find_secret(item, where, is_named=is_named) for item in value]), "")
-    if not isinstance(value, str) or REFERENCE.fullmatch(value):
-        return ""
-    has_password = "://" in value and mask(value) != value
-    return where if has_password or (is_named and value) else ""

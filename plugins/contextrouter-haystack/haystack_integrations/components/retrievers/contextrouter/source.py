@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -30,7 +29,7 @@ class FromHaystack(RetrieverSource):
         return cls(_Notes())
 
     def check(self, retriever: Any) -> None:
-        if not isinstance(retriever, Component) or "query" not in _inputs(retriever):
+        if not isinstance(retriever, Component) or not _has_input(retriever, "query"):
             raise TypeError(
                 f"{type(self).__name__} asks a component of Haystack with the input 'query', not a"
                 f" {type(retriever).__name__}."
@@ -56,11 +55,12 @@ class FromHaystack(RetrieverSource):
         return self.make_hit(item.content or "", item.meta, id=item.id, score=item.score)
 
     def _arguments(self, text: str, limit: int) -> dict[str, Any]:
-        return {"query": text, "top_k": limit} if "top_k" in _inputs(self.retriever) else {"query": text}
+        return {"query": text, "top_k": limit} if _has_input(self.retriever, "top_k") else {"query": text}
 
 
-def _inputs(retriever: Any) -> set[str]:
-    return {*inspect.signature(retriever.run).parameters}
+def _has_input(retriever: Any, name: str) -> bool:
+    # The keywords of `run` do not say it: a SuperComponent takes all, and has the inputs of its pipeline.
+    return name in retriever.__haystack_input__
 
 
 @component
