@@ -72,17 +72,31 @@ def read_slots(notes: Mapping[str, object]) -> list[Slot]:
     return slots
 
 
+def answering(slots: Sequence[Slot], model: str, dimensions: int) -> Slot | None:
+    """Return the place that answers the questions of a model, an empty one where none is in use; None where
+    other models filled the store, or vectors of this one are missing.
+    """
+    if not slots:
+        return EMPTY
+    ready = [slot for slot in slots if slot.suits(model, dimensions) and not slot.filling]
+    return next((slot for slot in ready if slot.model == model), ready[0] if ready else None)
+
+
+def slot_to_count(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
+    """Return the place whose vectors a store counts: the one that answers the questions of a model, or else
+    the first one that answers those of another.
+    """
+    return answering(slots, model, dimensions) or next((s for s in slots if not s.filling), slots[0])
+
+
 def choose(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
     """Return the place that answers the questions of a model; an empty one where none is in use.
 
     Raises SourceError when other models filled the store, or when vectors of this one are missing.
     """
-    if not slots:
-        return EMPTY
+    if (slot := answering(slots, model, dimensions)) is not None:
+        return slot
     suitable = [slot for slot in slots if slot.suits(model, dimensions)]
-    ready = [slot for slot in suitable if not slot.filling]
-    if ready:
-        return next((slot for slot in ready if slot.model == model), ready[0])
     others = [slot for slot in slots if not slot.filling] or slots
     if suitable:
         remedy = "run `contextrouter embed` to its end"
