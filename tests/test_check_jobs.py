@@ -47,7 +47,7 @@ def failures(cli: CommandLine, at: Path) -> dict[tuple[str, str], str]:
         (
             JOB + "[ingest]\nworkers = 2\n",
             ("job", "all"),
-            "settings.toml:13: ingest.workers: store 'lib' can be filled by one process only; set `workers = 0`",
+            "settings.toml:13: ingest.workers: job 'all' can have no workers: store 'lib' can be filled by one process",
         ),
         (
             JOB + "[transforms.chunk]\noverlap = 200\ntarget = 100\n",

@@ -224,7 +224,7 @@ async def test_former_vectors_go_when_the_settings_name_the_new_ones(store: Stor
             await drop_model(router, only.model)
         await embed(router, "new")
         with pytest.raises(
-            IngestError, match=r"The settings search the vectors of .*let \[providers\.docs\]"
+            IngestError, match=r"Store 'docs' is searched by .*set `embedder` in \[providers\.docs\] to 'new'"
         ):
             await drop_model(router, "default")
         with pytest.raises(SettingsError, match="No store has vectors of 'nwe'"):
@@ -298,6 +298,19 @@ async def test_a_third_model_and_one_without_its_embedder_are_refused(store: Sto
     async with ContextRouter(settings) as without:
         with pytest.raises(IngestError, match=r"and their embedder 'new' is not there.*--drop model@"):
             await run_jobs(without)
+
+
+async def test_an_embedder_that_the_store_does_not_note_is_told_how_to_note(store: Store) -> None:
+    """The settings named the new one before the change began."""
+    await store.fill()
+    async with store.router("new") as router:
+        await embed(router, "new")
+        with pytest.raises(
+            IngestError, match="their embedder is not there: the store does not note its name"
+        ):
+            await run_jobs(router)
+        await embed(router, "default")
+        assert (await run_jobs(router))["texts"].unchanged == len(ANIMALS)
 
 
 async def test_a_rebuild_begins_with_the_model_of_the_settings_alone(store: Store) -> None:

@@ -207,10 +207,11 @@ async def _check_droppable(
         )
     named = store.plugin.embedder or ""
     if model.ready and (await wiring.embedder(named)).model == model.model:
+        other = others[0]
+        name = repr(other.embedder) if other.embedder else f"the name of the embedder of {other.model!r}"
         raise IngestError(
-            f"The settings search the vectors of {model.model!r} in store {store.name!r}; let [providers."
-            f"{store.name}] embedder name {others[0].embedder or others[0].model!r}, reload the servers, and"
-            " drop them then."
+            f"Store {store.name!r} is searched by its vectors of {model.model!r}, so they cannot be dropped;"
+            f" set `embedder` in [providers.{store.name}] to {name}, reload the servers, and then drop them."
         )
 
 

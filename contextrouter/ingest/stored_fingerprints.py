@@ -1,7 +1,8 @@
 """The fingerprints of the documents that a store holds, and which of them the source lists.
 
-They lie in a temporary SQLite database, which moves from memory to a temporary file when it grows. So the
-comparison of millions of documents needs no memory for each.
+They lie in a temporary SQLite database, which moves from memory to a temporary file when it grows. So a store
+that gives its fingerprints in pages is compared without memory for each of its documents. Another store gives
+those of a tenant all at once.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Maintained(Provider):
             position = (rows[-1]["tenant"], rows[-1]["id"])
 
     async def begin_load(self, documents: int | None) -> None:
-        """Prepare for a run that stores at most so many documents (None: nobody knows): vectors and terms may
-        be indexed at its end.
+        """Prepare for a run that stores at least so many documents (None: nobody knows): vectors and terms
+        may be indexed at its end.
         """
         await index_building.begin(self.pool, self._load, documents)
 
