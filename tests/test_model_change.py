@@ -273,6 +273,27 @@ async def test_the_next_change_takes_the_place_that_was_left(store: Store) -> No
         assert [name for name, *_ in await models(new)] == ["default", "new"]
 
 
+async def test_of_two_who_drop_at_once_one_finds_that_the_last_model_is_left(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both have waited for a run that fills the store; the settings of each name the model of the other."""
+    await store.fill()
+    async with store.router() as old, store.router("new") as new:
+        await embed(old, "new")
+        source: Any = old.instances.sources["docs"]
+        assert await source.take_turn() == ""
+        dropping = [
+            asyncio.create_task(drop_model(router, name)) for router, name in ((old, "new"), (new, "default"))
+        ]
+        while caplog.text.count("is being filled by") < 2:  # noqa: ASYNC110 - of the log
+            await asyncio.sleep(0.01)
+        await source.end_turn()
+        done = await asyncio.gather(*dropping, return_exceptions=True)
+        assert sorted(map(str, done))[1] == "['docs']"
+        assert "answers with no other vectors than those of" in sorted(map(str, done))[0]
+        assert len(await models(old)) == 1
+
+
 async def test_a_filling_that_is_given_up_leaves_the_former_model(store: Store) -> None:
     await store.fill()
     async with store.router() as router, store.router("new") as other:
