@@ -458,3 +458,17 @@ async def test_facts_that_change_while_their_entities_get_vectors_leave_no_old_o
     await changing
     monkeypatch.undo()
     assert await store.entity_texts() == ["Ada", "baroness"]
+
+
+async def test_the_next_entities_without_vectors_are_the_same_ones_by_every_plan(store: Postgres) -> None:
+    """Or the texts of some are embedded, and the vectors of others are waited for."""
+    document = Document(id="a", content="a")
+    facts = [Fact(subject=f"Ada {number}", predicate="is", object="here") for number in range(200)]
+    await store.upsert([Entry(document=document, chunks=[document], facts=facts)])
+    pages = []
+    for plan in ("enable_sort", "enable_hashagg"):
+        async with store.pool.transaction() as connection:
+            await connection.execute(f"SET LOCAL {plan} = off")
+            pages.append({entity.key for entity in await entity_vectors.without_vectors(connection, 20)})
+    assert pages[0] == pages[1]
+    assert len(pages[0]) == 21

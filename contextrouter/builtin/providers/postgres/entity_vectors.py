@@ -36,8 +36,9 @@ _LABELS = "f.tenant, f.compartment, f.sensitivity"
 _WITHOUT = (
     f"(SELECT DISTINCT f.{{0}} AS key, {_LABELS} FROM facts f WHERE f.{{0}} <> '' AND NOT EXISTS (SELECT FROM"
     " entities{1} e WHERE (e.key, e.tenant, e.compartment, e.sensitivity) ="
-    f" (f.{{0}}, {_LABELS})) LIMIT $1)"
+    f" (f.{{0}}, {_LABELS})) ORDER BY 1, 2, 3, 4 LIMIT $1)"
 )
+"""In one order, whatever the plan: else texts of some are embedded, and vectors of others are expected."""
 
 
 _LOCK = "SELECT pg_advisory_xact_lock{0}($1, hashtext(current_schema() || ':entities'))"
