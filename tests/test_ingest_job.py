@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -25,6 +26,7 @@ from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
 from contextrouter.builtin.transforms.chunking import Headings
 from contextrouter.builtin.transforms.quality import Quality
 from contextrouter.cli import terminal
@@ -356,6 +358,37 @@ async def test_one_store_instance_has_one_turn_and_gives_it_back_when_a_run_fail
     async with turn(other, "s", 0.0):
         assert "process" in await store.take_turn()
     await store.aclose()
+
+
+async def test_a_turn_whose_taker_is_cancelled_is_nobody_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+    take = IngestLock._take
+
+    def slowly(lock: IngestLock) -> Any:
+        began.set()
+        goes_on.wait()
+        try:
+            return take(lock)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(IngestLock, "_take", slowly)
+    stores = [Sqlite(path=str(tmp_path / "s.db"), embedder=None) for _ in range(2)]
+    task = asyncio.create_task(stores[0].take_turn())
+    await asyncio.to_thread(began.wait)
+    task.cancel()
+    await asyncio.wait([task])
+    goes_on.set()
+    await asyncio.to_thread(ended.wait)
+    monkeypatch.undo()
+    for _ in range(200):  # the event loop gives it back at once, a moment later
+        if not (owner := await stores[1].take_turn()):
+            break
+        await asyncio.sleep(0.01)
+    assert owner == ""
+    await stores[1].end_turn()
 
 
 async def test_a_store_that_cannot_be_taken_says_why() -> None:
