@@ -460,6 +460,31 @@ async def test_a_run_that_breaks_off_is_logged_and_tried_again(caplog: pytest.Lo
         await anext(watch("nowhere.toml"))
 
 
+async def test_a_watch_goes_on_while_a_folder_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder of a share that is not mounted for a time is no mistake in the settings."""
+    folders = {name: tmp_path / name for name in ("shared", "own")}
+    for folder in folders.values():
+        folder.mkdir()
+        (folder / "a.md").write_text("moon")
+    settings = {
+        "providers": {"store": {"use": "sqlite", "path": str(tmp_path / "s.db"), "embedder": ""}},
+        "ingest": {name: {"from": str(folder), "to": "store"} for name, folder in folders.items()},
+    }
+    async with ContextRouter(settings) as router, aclosing(watch(router, every=0.01)) as changes:
+        assert (await anext(changes)).keys() == {"shared", "own"}
+        folders["shared"].rename(tmp_path / "away")
+        (folders["own"] / "b.md").write_text("tides")
+        reports: dict[str, Report] = await anext(changes)
+        assert (reports.keys(), reports["own"].added) == ({"own"}, 1)
+        assert "Run of shared broke off, and is tried again in 0.01 s: ingest.shared.from: " in caplog.text
+        (tmp_path / "away" / "c.md").write_text("sand")
+        (tmp_path / "away").rename(folders["shared"])
+        reports = await anext(changes)
+        assert (reports.keys(), reports["shared"].added) == ({"shared"}, 1)
+
+
 # From the terminal
 
 
