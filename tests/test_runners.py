@@ -222,14 +222,14 @@ class Mortal:
     async def kill(self) -> None: ...
 
 
-async def pooled(texts: Sequence[str]) -> Report:
+async def pooled(texts: Sequence[str], receive: Any = None) -> Report:
     """Have two mortal workers store documents with these texts; the report of the run."""
 
     async def changes() -> AsyncGenerator[Change, None]:
         for number, text in enumerate(texts):
             yield Change(Document(id=f"d{number}", content=text), "mark", stored=False)
 
-    progress = Progress(None)
+    progress = Progress(receive)
     runner = PooledRunner(WorkerPool(2, Mortal), "notes", JobOptions(origin="notes"))
     async with aclosing(changes()) as reading:
         await runner.run(reading, progress)
@@ -247,6 +247,25 @@ async def test_workers_that_die_of_every_document_end_the_run() -> None:
 async def test_many_documents_that_end_their_workers_among_others_do_not_end_the_run() -> None:
     report = await pooled(["live", "die"] * 50)
     assert (report.documents, len(report.skipped)) == (50, 50)
+
+
+async def test_who_receives_the_progress_may_end_the_run_by_an_exception(tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    def receive(*values: object) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        await pooled(["live"], receive)
+    (tmp_path / "a.md").write_text("The sea.")
+    tables = {
+        "providers": {"docs": {"use": "sqlite", "embedder": "", "path": str(tmp_path / "s.db")}},
+        "ingest": {"notes": {"from": str(tmp_path / "a.md"), "to": "docs"}},
+    }
+    async with ContextRouter(tables) as router:
+        with pytest.raises(Enough):
+            await run(router, progress=receive)
 
 
 async def test_a_process_that_the_system_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

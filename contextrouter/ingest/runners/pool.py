@@ -108,7 +108,7 @@ class PooledRunner:
                     await queue.put(batch)
                 for _ in self.pool.slots:
                     await queue.put([])
-        except* IngestError as failures:
+        except* Exception as failures:  # also one of the function that receives the progress
             raise failures.exceptions[0] from failures.exceptions[0].__cause__
         for item in self.suspects:
             await self._try_suspect(item, progress)
