@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import json
 import os
 import random
@@ -25,16 +24,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import psutil
 
 from contextrouter.model import Document
+
+if TYPE_CHECKING:
+    from compare import Checkout
 
 HERE = Path(__file__).resolve().parent
 CPU, WALL, MEGABYTES = 0.65, 0.4, 200
@@ -59,22 +60,6 @@ def write_documents(folder: Path, count: int) -> None:
             for _ in range(4)
         ]
         (folder / f"d{number:05}.md").write_text(f"# Document {number}\n\n" + "\n\n".join(sections))
-
-
-def write_metadata(folder: Path, checkout: Path) -> Path:
-    """Write the entry points of a checkout, which is not installed, and return the folder with them."""
-    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
-    site = folder / f"site-{hashlib.sha256(str(checkout).encode()).hexdigest()[:8]}"
-    metadata = site / f"contextrouter_rag-{project['version']}.dist-info"
-    metadata.mkdir(parents=True, exist_ok=True)
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    lines = []
-    for group, names in project["entry-points"].items():
-        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in names.items())]
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
-    return site
 
 
 def settings(folder: Path, dsn: str, schema: str, **ingest: Any) -> str:
@@ -193,7 +178,7 @@ class Bench:
         self.folder, self.dsn, self.postmaster = folder, dsn, postmaster
         self.number = 0
 
-    async def run(self, checkout: Path, **ingest: Any) -> dict[str, Any]:
+    async def run(self, checkout: Checkout, **ingest: Any) -> dict[str, Any]:
         """Run the job with the package of a checkout; return its figures, and a digest of the rows."""
         self.number += 1
         schema = f"load_{self.number}"
@@ -201,7 +186,7 @@ class Bench:
         path.write_text(settings(self.folder / "notes", self.dsn, schema, **ingest))
         before = server_cpu(self.postmaster)
         command = [sys.executable, str(HERE / "postgres_load.py"), "--child", str(path)]
-        environment = {**os.environ, "PYTHONPATH": f"{checkout}:{write_metadata(self.folder, checkout)}"}
+        environment = {**os.environ, "PYTHONPATH": f"{checkout.folder}:{checkout.metadata}"}
         ran = await asyncio.to_thread(
             subprocess.run, command, env=environment, check=True, stdout=subprocess.PIPE, text=True
         )
@@ -218,11 +203,14 @@ class Bench:
 
 async def compare(bench: Bench, asked: argparse.Namespace) -> int:
     """Run each way in turn, and print the figures."""
-    ways: dict[str, tuple[Path, dict[str, Any]]] = {"here": (HERE.parent, {})}
+    from compare import Checkout
+
+    here = Checkout("here", HERE.parent, bench.folder)
+    ways: dict[str, tuple[Checkout, dict[str, Any]]] = {"here": (here, {})}
     if asked.workers:
-        ways["here, workers"] = (HERE.parent, {"workers": asked.workers})
+        ways["here, workers"] = (here, {"workers": asked.workers})
     if asked.against:
-        ways["other"] = (Path(asked.against), {})
+        ways["other"] = (Checkout("other", Path(asked.against), bench.folder), {})
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in ways}
     for _ in range(asked.rounds):
         for name, (checkout, ingest) in ways.items():
@@ -233,10 +221,10 @@ async def compare(bench: Bench, asked: argparse.Namespace) -> int:
                 f"{name:<16} {figures['documents']} documents {figures['chunks']} chunks  {values}",
                 flush=True,
             )
-    here = {figures["rows"] for name in ways if name != "other" for figures in runs[name]}
+    rows = {figures["rows"] for name in ways if name != "other" for figures in runs[name]}
     problems = sum(figures["problems"] for each in runs.values() for figures in each)
-    print(f"rows: {'equal' if len(here) == 1 else 'DIFFERENT'} in all runs here; {problems} problems")
-    held = len(here) == 1 and not problems
+    print(f"rows: {'equal' if len(rows) == 1 else 'DIFFERENT'} in all runs here; {problems} problems")
+    held = len(rows) == 1 and not problems
     if asked.against:
         other = median(runs["other"], "cpu"), median(runs["other"], "wall")
         cpu = median(runs["here"], "cpu") / other[0]

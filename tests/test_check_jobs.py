@@ -71,7 +71,7 @@ def test_a_package_that_is_missing_is_one_finding_among_all(cli: CommandLine, tm
         (
             JOB + "[ingest]\nworkers = 2\n",
             ("job", "all"),
-            "settings.toml:13: ingest.workers: store 'lib' can be filled by one process only; set `workers = 0`",
+            "settings.toml:13: ingest.workers: job 'all' can have no workers: store 'lib' can be filled by one process",
         ),
         (
             JOB + "[transforms.chunk]\noverlap = 200\ntarget = 100\n",

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -25,6 +26,7 @@ from contextrouter.builtin.connectors.files import Files
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed
 from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
 from contextrouter.builtin.transforms.chunking import Headings
 from contextrouter.builtin.transforms.quality import Quality
 from contextrouter.cli import terminal
@@ -358,6 +360,37 @@ async def test_one_store_instance_has_one_turn_and_gives_it_back_when_a_run_fail
     await store.aclose()
 
 
+async def test_a_turn_whose_taker_is_cancelled_is_nobody_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+    take = IngestLock._take
+
+    def slowly(lock: IngestLock) -> Any:
+        began.set()
+        goes_on.wait()
+        try:
+            return take(lock)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(IngestLock, "_take", slowly)
+    stores = [Sqlite(path=str(tmp_path / "s.db"), embedder=None) for _ in range(2)]
+    task = asyncio.create_task(stores[0].take_turn())
+    await asyncio.to_thread(began.wait)
+    task.cancel()
+    await asyncio.wait([task])
+    goes_on.set()
+    await asyncio.to_thread(ended.wait)
+    monkeypatch.undo()
+    for _ in range(200):  # the event loop gives it back at once, a moment later
+        if not (owner := await stores[1].take_turn()):
+            break
+        await asyncio.sleep(0.01)
+    assert owner == ""
+    await stores[1].end_turn()
+
+
 async def test_a_store_that_cannot_be_taken_says_why() -> None:
     class Broken(Shut):
         async def take_turn(self) -> str:
@@ -425,6 +458,31 @@ async def test_a_run_that_breaks_off_is_logged_and_tried_again(caplog: pytest.Lo
         await anext(watch("nowhere.toml", every=0.0))
     with pytest.raises(SettingsError):
         await anext(watch("nowhere.toml"))
+
+
+async def test_a_watch_goes_on_while_a_folder_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder of a share that is not mounted for a time is no mistake in the settings."""
+    folders = {name: tmp_path / name for name in ("shared", "own")}
+    for folder in folders.values():
+        folder.mkdir()
+        (folder / "a.md").write_text("moon")
+    settings = {
+        "providers": {"store": {"use": "sqlite", "path": str(tmp_path / "s.db"), "embedder": ""}},
+        "ingest": {name: {"from": str(folder), "to": "store"} for name, folder in folders.items()},
+    }
+    async with ContextRouter(settings) as router, aclosing(watch(router, every=0.01)) as changes:
+        assert (await anext(changes)).keys() == {"shared", "own"}
+        folders["shared"].rename(tmp_path / "away")
+        (folders["own"] / "b.md").write_text("tides")
+        reports: dict[str, Report] = await anext(changes)
+        assert (reports.keys(), reports["own"].added) == ({"own"}, 1)
+        assert "Run of shared broke off, and is tried again in 0.01 s: ingest.shared.from: " in caplog.text
+        (tmp_path / "away" / "c.md").write_text("sand")
+        (tmp_path / "away").rename(folders["shared"])
+        reports = await anext(changes)
+        assert (reports.keys(), reports["shared"].added) == ({"shared"}, 1)
 
 
 # From the terminal

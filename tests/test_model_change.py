@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from support.stores import OpenEmpty, entry, ids, open_sqlite
 from contextrouter import ContextRouter, Request
 from contextrouter.builtin.embedders.onnx_example import write_model
 from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.builtin.providers.sqlite.file import Stop, begin_snapshot
+from contextrouter.builtin.providers.sqlite.schema import StoreConnection
+from contextrouter.builtin.providers.sqlite.search_batches import Answers
 from contextrouter.contracts import Embedder, Entry
 from contextrouter.errors import IngestError, SettingsError, SourceError
 from contextrouter.ingest import drop_model, embed, ingest, stored_models
@@ -220,7 +224,7 @@ async def test_former_vectors_go_when_the_settings_name_the_new_ones(store: Stor
             await drop_model(router, only.model)
         await embed(router, "new")
         with pytest.raises(
-            IngestError, match=r"The settings search the vectors of .*let \[providers\.docs\]"
+            IngestError, match=r"Store 'docs' is searched by .*set `embedder` in \[providers\.docs\] to 'new'"
         ):
             await drop_model(router, "default")
         with pytest.raises(SettingsError, match="No store has vectors of 'nwe'"):
@@ -229,6 +233,9 @@ async def test_former_vectors_go_when_the_settings_name_the_new_ones(store: Stor
         assert await drop_model(router, "default") == ["docs"]
         assert await models(router) == [("new", True, 8, 0)]
         assert (await found(router))[0] == "otter"
+        (only,) = (await stored_models(router))["docs"]
+        stats = await router.instances.sources["docs"].stats()
+        assert (stats["vectors"], stats["dimensions"], stats["model"]) == (8, only.dimensions, only.model)
         store.write("lynx")
         report = (await run_jobs(router))["texts"]
         assert (report.added, report.unchanged, report.embedded) == (1, 8, 2)
@@ -236,6 +243,20 @@ async def test_former_vectors_go_when_the_settings_name_the_new_ones(store: Stor
         query = Query(text="x", leg="vector", vector=[1.0] * 256)
         with pytest.raises(SourceError, match=r"filled by the embedding model 'model@.*contextrouter embed"):
             await router.instances.sources["docs"].search(query)
+
+
+async def test_what_the_words_find_has_vectors_of_the_place_that_answers(store: Store) -> None:
+    """Also in a process that began before the change."""
+    await store.fill()
+    async with store.router() as old, store.router("new") as new:
+        await new.open()
+        await embed(old, "new")
+        for router, name in ((old, "default"), (new, "new")):
+            (hit,) = await router.instances.sources["docs"].search(Query(text="otter", leg="text"))
+            assert len(hit.vector) == router.instances.embedders[name].dimensions
+            (model,) = [model for model in (await stored_models(router))["docs"] if model.embedder == name]
+            stats = await router.instances.sources["docs"].stats()
+            assert (stats["vectors"], stats["model"]) == (8, model.model)
 
 
 async def test_the_next_change_takes_the_place_that_was_left(store: Store) -> None:
@@ -250,6 +271,27 @@ async def test_the_next_change_takes_the_place_that_was_left(store: Store) -> No
         assert (await embed(new, "default"))["docs"].chunks == 9
         assert sorted(await found(router)) == sorted([*before, "lynx"])
         assert [name for name, *_ in await models(new)] == ["default", "new"]
+
+
+async def test_of_two_who_drop_at_once_one_finds_that_the_last_model_is_left(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both have waited for a run that fills the store; the settings of each name the model of the other."""
+    await store.fill()
+    async with store.router() as old, store.router("new") as new:
+        await embed(old, "new")
+        source: Any = old.instances.sources["docs"]
+        assert await source.take_turn() == ""
+        dropping = [
+            asyncio.create_task(drop_model(router, name)) for router, name in ((old, "new"), (new, "default"))
+        ]
+        while caplog.text.count("is being filled by") < 2:  # noqa: ASYNC110 - of the log
+            await asyncio.sleep(0.01)
+        await source.end_turn()
+        done = await asyncio.gather(*dropping, return_exceptions=True)
+        assert sorted(map(str, done))[1] == "['docs']"
+        assert "answers with no other vectors than those of" in sorted(map(str, done))[0]
+        assert len(await models(old)) == 1
 
 
 async def test_a_filling_that_is_given_up_leaves_the_former_model(store: Store) -> None:
@@ -277,6 +319,19 @@ async def test_a_third_model_and_one_without_its_embedder_are_refused(store: Sto
     async with ContextRouter(settings) as without:
         with pytest.raises(IngestError, match=r"and their embedder 'new' is not there.*--drop model@"):
             await run_jobs(without)
+
+
+async def test_an_embedder_that_the_store_does_not_note_is_told_how_to_note(store: Store) -> None:
+    """The settings named the new one before the change began."""
+    await store.fill()
+    async with store.router("new") as router:
+        await embed(router, "new")
+        with pytest.raises(
+            IngestError, match="their embedder is not there: the store does not note its name"
+        ):
+            await run_jobs(router)
+        await embed(router, "default")
+        assert (await run_jobs(router))["texts"].unchanged == len(ANIMALS)
 
 
 async def test_a_rebuild_begins_with_the_model_of_the_settings_alone(store: Store) -> None:
@@ -356,7 +411,7 @@ async def test_acl_vectors_of_a_second_model_stay_behind_the_same_walls(tmp_path
 
 
 async def test_an_older_program_refuses_a_file_with_two_models(tmp_path: Path) -> None:
-    """It would store chunks without the second vectors: its version is another one until that is dropped."""
+    """It would store chunks without the second vectors, or look for the only ones in the wrong place."""
     store = Sqlite(path=str(tmp_path / "s.db"))
     await store.open()
     document = Document(id="a", content="a")
@@ -365,6 +420,9 @@ async def test_an_older_program_refuses_a_file_with_two_models(tmp_path: Path) -
     with sqlite3.connect(store.path) as file:
         assert file.execute(version).fetchone() == (4,)
     await store.vector_models().begin("two", 2, "second")
+    with sqlite3.connect(store.path) as file:
+        assert file.execute(version).fetchone() == (5,)
+    await store.vector_models().drop("two")
     with sqlite3.connect(store.path) as file:
         assert file.execute(version).fetchone() == (5,)
     await store.aclose()
@@ -421,6 +479,52 @@ async def test_a_gap_is_closed_also_for_who_has_searched_before(opened: OpenEmpt
         assert await ids(store, "", "vector", vector=[1.0, 0.0]) == ["a", "b", "c"]
         with pytest.raises(SourceError, match=r"gave a vector of 3 dimensions|no place for the vectors of"):
             await models.add("none", {chunk.key: {"vector": [1.0, 1.0, 1.0]}})
+
+
+@pytest.mark.parametrize("opened", [open_sqlite, open_store])
+async def test_vectors_of_entities_of_a_model_that_answers_change_the_version(opened: OpenEmpty) -> None:
+    async with opened() as store:
+        await store.embedded_by("one", 2)
+        document = Document(id="a", content="a")
+        fact = Fact(subject="Ada", predicate="is", object="here")
+        vectors = {"vector": [[1.0, 0.0]], "keywords": [None]}
+        await store.upsert([Entry(document=document, chunks=[document], vectors=vectors, facts=[fact])])
+        models, before = store.vector_models(), await store.version()
+        texts = await models.entity_texts("one")
+        assert await models.embed_entities("one", {text: [1.0, 0.0] for text in texts}) == 2
+        assert await store.version() != before
+
+
+async def test_a_search_that_begins_again_looks_anew_where_its_vectors_are(tmp_path: Path) -> None:
+    """Its snapshot is older than what the store remembers, and the model has another place in the next one."""
+    store = Sqlite(path=str(tmp_path / "s.db"))
+    await store.open()
+    await store.embedded_by("one", 2)
+    await store.upsert([entry("a", "a", vector=[1.0, 0.0])])
+    models = store.vector_models()
+
+    async def move(model: str) -> None:
+        await models.begin(model, 2, model)
+        chunks = await models.missing(model, 9)
+        await models.add(model, {chunk.key: {"vector": [1.0, 0.0]} for chunk in chunks})
+        assert await models.finish(model) == 0
+
+    await move("two")
+    await store.embedded_by("two", 2)
+    with closing(sqlite3.connect(store.path, factory=StoreConnection, isolation_level=None)) as connection:
+        begin_snapshot(connection)
+        snapshot = store._snapshot(connection, Stop())
+        await store.delete(["none"])
+        await store.upsert([entry("b", "b", vector=[0.0, 1.0])])
+        await move("two")  # of `b`, whose writer knew of one model only
+        assert await ids(store, "", "vector", vector=[1.0, 0.0]) == ["a", "b"]
+        await models.drop("two")
+        await models.drop("one")
+        await move("two")
+        answers: Answers = []
+        snapshot.answer([Query(text="", leg="vector", vector=[1.0, 0.0])], answers)
+        assert [[hit.document.id for hit in hits] for hits in answers] == [["a", "b"]]
+    await store.aclose()
 
 
 @pytest.mark.parametrize("opened", [open_sqlite, open_store])

@@ -17,7 +17,7 @@ from support.stores import entry, ids
 from support.texts import HOSTILE
 
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.builtin.providers.postgres import Postgres, text_leg, write
+from contextrouter.builtin.providers.postgres import Postgres, entity_vectors, text_leg, write
 from contextrouter.builtin.providers.postgres.text_configurations import CONFIGURATIONS
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError, SourceTimeout
@@ -420,3 +420,55 @@ async def test_it_gives_back_the_vectors_it_holds_unless_another_model_is_asked_
     )
     assert await store.embedded(["d"], None, "model-2") == []
     assert await store.embedded(["d"], "other", "model-1") == []
+
+
+async def test_facts_that_change_while_their_entities_get_vectors_leave_no_old_ones(
+    store: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change begins when the texts are known, and comes before the vectors or after them, never between."""
+
+    def named(alias: str) -> Entry:
+        document = Document(id="a", content="a")
+        fact = Fact(subject="Ada", predicate="called", object=alias)
+        return Entry(document=document, chunks=[document], vectors={"vector": [[1.0, 0.0]]}, facts=[fact])
+
+    await store.embedded_by("one", 2)
+    await store.upsert([named("countess")])
+    look, writing = entity_vectors.without_vectors, asyncio.Event()
+    waits = "SELECT FROM pg_stat_activity WHERE wait_event = 'advisory' AND query LIKE '%:entities%'"
+
+    async def change() -> None:
+        await writing.wait()
+        await store.upsert([named("baroness")])
+
+    changing = asyncio.create_task(change())
+
+    async def look_slowly(connection: Any, limit: int, suffix: str = "") -> Any:
+        found = await look(connection, limit, suffix)
+        if limit > 1:  # not the look at whether there is anything to do
+            writing.set()
+            while not changing.done() and not await run(waits):  # noqa: ASYNC110 - of the server
+                await asyncio.sleep(0.01)
+        return found
+
+    texts = await store.entity_texts()
+    assert texts == ["Ada", "countess"]
+    monkeypatch.setattr(entity_vectors, "without_vectors", look_slowly)
+    assert await store.embed_entities({text: [1.0, 0.0] for text in texts}) == 2
+    await changing
+    monkeypatch.undo()
+    assert await store.entity_texts() == ["Ada", "baroness"]
+
+
+async def test_the_next_entities_without_vectors_are_the_same_ones_by_every_plan(store: Postgres) -> None:
+    """Or the texts of some are embedded, and the vectors of others are waited for."""
+    document = Document(id="a", content="a")
+    facts = [Fact(subject=f"Ada {number}", predicate="is", object="here") for number in range(200)]
+    await store.upsert([Entry(document=document, chunks=[document], facts=facts)])
+    pages = []
+    for plan in ("enable_sort", "enable_hashagg"):
+        async with store.pool.transaction() as connection:
+            await connection.execute(f"SET LOCAL {plan} = off")
+            pages.append({entity.key for entity in await entity_vectors.without_vectors(connection, 20)})
+    assert pages[0] == pages[1]
+    assert len(pages[0]) == 21

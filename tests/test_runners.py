@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,22 @@ from support.runners import Folder, alive, many, rows
 from contextrouter import ContextRouter
 from contextrouter.contracts import Provider
 from contextrouter.errors import IngestError, SettingsError
-from contextrouter.ingest import run
+from contextrouter.ingest import Report, run
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.job_options import JobOptions
+from contextrouter.ingest.report import Progress
 from contextrouter.ingest.runners.choice import Runners
-from contextrouter.ingest.runners.worker_messages import decode_work, encode_change, encode_work, received
-from contextrouter.model import Document, Fact
+from contextrouter.ingest.runners.pool import PooledRunner, WorkerDied, WorkerPool
+from contextrouter.ingest.runners.processes import ProcessWorker
+from contextrouter.ingest.runners.worker_messages import (
+    Reply,
+    decode_work,
+    encode_change,
+    encode_reply,
+    encode_work,
+    received,
+)
+from contextrouter.model import Document, Entity, Fact
 
 
 @pytest.fixture(autouse=True)
@@ -162,8 +173,8 @@ async def test_a_store_of_one_writer_refuses_workers(tmp_path: Path, use: str) -
         await run(tmp_path / "s.toml")
     line = 5 + bool(path)
     assert str(caught.value).endswith(
-        f"s.toml:{line}: ingest.workers: store 'docs' can be filled by one process only; set `workers = 0`, or"
-        " use a store such as `postgres`."
+        f"s.toml:{line}: ingest.workers: job 'notes' can have no workers: store 'docs' can be filled by one"
+        " process only; set `workers = 0` in [ingest.notes], or use a store such as `postgres`."
     )
     (tmp_path / "notes" / "a.md").write_text("The sea.")
     assert (await run(tmp_path / "s.toml", workers=0))["notes"].documents == 1
@@ -178,8 +189,96 @@ def test_the_command_takes_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     cli = CommandLine(monkeypatch, capsys)
     refused = cli("ingest", "--settings", "s.toml", "--workers", "2", cwd=tmp_path)
     assert refused.code != 0
-    assert "ingest.workers: store 'docs' can be filled by one process only" in " ".join(refused.err.split())
+    said = " ".join(refused.err.split())
+    assert "store 'docs' can be filled by one process only; run it with `--workers 0`" in said
     assert cli("ingest", "--settings", "s.toml", "--workers", "0").code == 0
+
+
+@pytest.mark.parametrize("workers", [-1, 1025])
+async def test_a_number_of_workers_out_of_range_is_refused(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "a.md").write_text("The sea.")
+    tables = {
+        "providers": {"docs": {"use": "sqlite", "embedder": "", "path": str(tmp_path / "s.db")}},
+        "ingest": {"notes": {"from": str(tmp_path / "a.md"), "to": "docs"}},
+    }
+    async with ContextRouter(tables) as router:
+        with pytest.raises(ValueError, match=f"workers {workers} is out of range; give 0 to 1024"):
+            await run(router, workers=workers)
+
+
+class Mortal:
+    """A worker that dies at documents whose text says so, and stores the others."""
+
+    async def start(self) -> bytes:
+        return encode_reply(Reply())
+
+    async def work(self, body: bytes) -> bytes:
+        changes = decode_work(body).changes
+        if any("die" in change.document.content for change in changes):
+            raise WorkerDied("signal 9")
+        return encode_reply(Reply(report=Report(documents=len(changes))))
+
+    async def stop(self) -> None: ...
+    async def kill(self) -> None: ...
+
+
+async def pooled(texts: Sequence[str], receive: Any = None) -> Report:
+    """Have two mortal workers store documents with these texts; the report of the run."""
+
+    async def changes() -> AsyncGenerator[Change, None]:
+        for number, text in enumerate(texts):
+            yield Change(Document(id=f"d{number}", content=text), "mark", stored=False)
+
+    progress = Progress(receive)
+    runner = PooledRunner(WorkerPool(2, Mortal), "notes", JobOptions(origin="notes"))
+    async with aclosing(changes()) as reading:
+        await runner.run(reading, progress)
+    return progress.report
+
+
+async def test_workers_that_die_of_every_document_end_the_run() -> None:
+    with pytest.raises(
+        IngestError,
+        match=r"workers of job 'notes' ended at 10 documents one after the other \(signal 9\), the",
+    ):
+        await pooled(["die"] * 200)
+
+
+async def test_many_documents_that_end_their_workers_among_others_do_not_end_the_run() -> None:
+    report = await pooled(["live", "die"] * 50)
+    assert (report.documents, len(report.skipped)) == (50, 50)
+
+
+async def test_who_receives_the_progress_may_end_the_run_by_an_exception(tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    def receive(*values: object) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        await pooled(["live"], receive)
+    (tmp_path / "a.md").write_text("The sea.")
+    tables = {
+        "providers": {"docs": {"use": "sqlite", "embedder": "", "path": str(tmp_path / "s.db")}},
+        "ingest": {"notes": {"from": str(tmp_path / "a.md"), "to": "docs"}},
+    }
+    async with ContextRouter(tables) as router:
+        with pytest.raises(Enough):
+            await run(router, progress=receive)
+
+
+async def test_a_process_that_the_system_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/none/python")
+    runner = PooledRunner(WorkerPool(1, lambda: ProcessWorker(b"{}")), "notes", JobOptions(origin="notes"))
+
+    async def changes() -> AsyncGenerator[Change, None]:
+        yield Change(Document(id="a", content="a"), "mark", stored=False)
+
+    with pytest.raises(
+        IngestError, match=r"do not start, 5 times in a row \(an error of the system: .*none/python"
+    ):
+        await runner.run(changes(), Progress(None))
 
 
 async def test_plugins_made_by_hand_refuse_workers(tmp_path: Path) -> None:
@@ -221,8 +320,8 @@ async def test_a_job_that_looks_through_its_source_first_has_no_workers(
         assert (await ingested(path)).documents == 3
     assert folder.pids() == {os.getpid()}
     assert (
-        "Job 'notes' has no workers: its transform Quality looks through the whole source first."
-        in caplog.text
+        "Job 'notes' has no workers, this process does its work: its transform Quality looks through the whole"
+        " source first. Set `workers = 0` in [ingest.notes]" in caplog.text
     )
 
 
@@ -245,6 +344,8 @@ def test_a_document_arrives_as_it_was_sent() -> None:
         "numbers": {1: "one", "\x00": "tag"},
         "infinite": float("inf"),
         "facts": [fact],
+        "entity": Entity(id="e", name="Ada", attributes={"born": 1815}),
+        "document": Document(content="y", metadata={"when": moment, "kinds": {"a"}}),
         "large": 2**62,
     }
     document = Document(id="a", content="x", path=("p",), updated_at=moment, metadata=metadata)

@@ -8,8 +8,9 @@ from contextlib import closing
 import pytest
 
 from contextrouter.errors import IngestError
-from contextrouter.ingest import stored_fingerprints
+from contextrouter.ingest import ingest, stored_fingerprints
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints, StoredVersions
+from contextrouter.model import Document
 
 Marks = Mapping[str | None, Mapping[str, str]]
 """Tenant -> id -> fingerprint."""
@@ -121,3 +122,29 @@ async def test_a_store_that_breaks_off_is_named() -> None:
         pytest.raises(IngestError, match="The store does not say what it holds: unplugged"),
     ):
         await stored.load(None)
+
+
+class Pages:
+    """A source of so many documents with long ids."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def crawl(self) -> AsyncIterator[Document]:
+        for number in range(self.count):
+            yield Document(id=f"{number:0200}", content="a moon")
+
+
+@pytest.mark.parametrize("kind", [Named, Paged])
+@pytest.mark.parametrize(("listed", "kept"), [(200, 0), (0, 200)])
+async def test_a_run_without_room_for_its_notes_says_so(
+    kind: type[Named], listed: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the store's fault, wherever the notes come from."""
+    small = f"PRAGMA max_page_count = 4;{stored_fingerprints._SCHEMA}"
+    monkeypatch.setattr(stored_fingerprints, "_SCHEMA", small)
+    store = kind({None: {f"x:{number:0200}": "mark" for number in range(kept)}})
+    with pytest.raises(
+        IngestError, match=r"^The run cannot note which documents there are.*\(database or disk is full\)"
+    ):
+        await ingest(Pages(listed), store, [], None, origin="x")

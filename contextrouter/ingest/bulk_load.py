@@ -19,7 +19,7 @@ class SupportsBulkLoad(Protocol):
     """A store that can leave indexes out while a run fills it. It answers meanwhile as it did before."""
 
     async def begin_load(self, documents: int | None) -> None:
-        """Prepare for a run that stores at most so many documents; None: nobody knows."""
+        """Prepare for a run that stores at least so many documents; None: nobody knows."""
         ...
 
     async def end_load(self) -> None:
@@ -28,7 +28,7 @@ class SupportsBulkLoad(Protocol):
 
 
 async def begin_load(store: SupportsUpsert, documents: int | None) -> None:
-    """Tell a store, before the first document is stored, how many may come. Raises IngestError."""
+    """Tell a store, before the first document is stored, how many come at least. Raises IngestError."""
     if not isinstance(store, SupportsBulkLoad):
         return
     try:

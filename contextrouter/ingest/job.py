@@ -134,7 +134,7 @@ class JobRun:
             ) from failure
 
     async def _read(self) -> AsyncGenerator[Change, None]:
-        """Yield the changes. Before the first one the store learns how many may come."""
+        """Yield the changes. Before the first one the store learns how many come at least."""
         announced = self.options.dry_run
         async with aclosing(self.changes.read()) as changes:
             async for change in changes:
@@ -144,9 +144,10 @@ class JobRun:
                 yield change
 
     def _expected(self) -> int | None:
-        """Return how many documents are new at most, if the source knows how many it has; all in a rebuild.
+        """Return how many documents are new at least, if the source knows how many it has; all in a rebuild.
 
-        How many of those stored have changed shows only when they are read.
+        They are more if the source lost documents that are stored. How many have changed shows only when they
+        are read.
         """
         if self.report.total is None or self.options.rebuild:
             return self.report.total

@@ -54,8 +54,9 @@ async def _find(model: StoredModel, find: FindEmbedder) -> Embedder:
     except ContextRouterError as error:
         reason = str(error).rstrip(".")
     if reason:
+        name = f" {model.embedder!r}" if model.embedder else ""
         raise IngestError(
-            f"The store has the vectors of {model.model!r}, too, and their embedder {model.embedder!r} is not"
-            f" there: {reason}. Define it, or drop these vectors: `contextrouter embed --drop {model.model}`."
+            f"The store has the vectors of {model.model!r}, too, and their embedder{name} is not there:"
+            f" {reason}. Define it, or drop these vectors: `contextrouter embed --drop {model.model}`."
         )
     return embedder

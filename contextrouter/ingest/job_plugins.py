@@ -101,7 +101,13 @@ class Wiring:
         return cast(Embedder, await self.plugin(instance or _instance("embedder", name, "static", {})))
 
     async def embedder_of(self, model: StoredModel) -> Embedder:
-        """Return the open embedder that a store notes for a model."""
+        """Return the open embedder that a store notes for a model. Raises SettingsError where it notes none,
+        or one that is not defined.
+        """
+        if not model.embedder:
+            raise SettingsError(
+                "the store does not note its name, but `contextrouter embed --model NAME` lets it note one"
+            )
         return await self.embedder(model.embedder)
 
     async def plugin(self, instance: Instance) -> Plugin:

@@ -68,7 +68,7 @@ async def run(
     such a run removes nothing. If another run fills a store, this one waits up to `wait` seconds. `workers`
     is how many processes prepare and store documents (0: this one); None: those of the settings.
 
-    Raises SettingsError for a name, source or store that does not fit, IngestError for one that fails.
+    Raises SettingsError for what does not fit, IngestError for what fails, ValueError for bad numbers.
     """
     how: dict[str, Any] = {"rebuild": rebuild, "dry_run": dry_run, "remove": remove, "batch": batch}
     if not isinstance(router, ContextRouter):
@@ -172,7 +172,7 @@ async def _check_not_empty(name: str, origin: str, plugins: JobPlugins) -> None:
     """Raise IngestError if the source lists nothing and the store has documents of it."""
     with closing(StoredFingerprints(plugins.store)) as stored:
         await stored.load_all()
-        total = sum(1 for _ in stored.documents(origin))
+        total = stored.count_stored(origin)
     if total and not await _lists_any(plugins.source):
         raise IngestError(
             f"Source {name!r} lists no document, and the store has {total} of it; nothing was removed. If"

@@ -114,14 +114,9 @@ async def drop_model(
         for store in await _stores(open_router, wiring, stores):
             stored = await _stored(store)
             every += [model.model for model in stored]
-            for model in stored:
-                if name not in (model.model, model.embedder):
-                    continue
-                await _check_droppable(store, model, stored, wiring)
+            if any(name in (model.model, model.embedder) for model in stored):
                 async with turn(store.plugin, store.name, wait):
-                    with containment():
-                        await store.models.drop(model.model)
-                dropped.append(store.name)
+                    dropped += [store.name] if await _drop(store, name, wiring) else []
         if not dropped:
             names = list(dict.fromkeys(every))
             raise SettingsError(unknown(f"No store has vectors of {name!r}", name, names, "Models"))
@@ -196,6 +191,18 @@ async def _begin(store: _Store, name: str, embedder: Embedder, wiring: Wiring, w
             await store.models.begin(embedder.model, embedder.dimensions, name)
 
 
+async def _drop(store: _Store, name: str, wiring: Wiring) -> bool:
+    """Remove the vectors of a model; return whether there are some. Call this in the turn: while that was
+    waited for, the store may have changed.
+    """
+    named = [model for model in await _stored(store) if name in (model.model, model.embedder)]
+    for model in named:
+        await _check_droppable(store, model, await _stored(store), wiring)
+        with containment():
+            await store.models.drop(model.model)
+    return bool(named)
+
+
 async def _check_droppable(
     store: _Store, model: StoredModel, stored: Sequence[StoredModel], wiring: Wiring
 ) -> None:
@@ -207,10 +214,11 @@ async def _check_droppable(
         )
     named = store.plugin.embedder or ""
     if model.ready and (await wiring.embedder(named)).model == model.model:
+        other = others[0]
+        name = repr(other.embedder) if other.embedder else f"the name of the embedder of {other.model!r}"
         raise IngestError(
-            f"The settings search the vectors of {model.model!r} in store {store.name!r}; let [providers."
-            f"{store.name}] embedder name {others[0].embedder or others[0].model!r}, reload the servers, and"
-            " drop them then."
+            f"Store {store.name!r} is searched by its vectors of {model.model!r}, so they cannot be dropped;"
+            f" set `embedder` in [providers.{store.name}] to {name}, reload the servers, and then drop them."
         )
 
 

@@ -1,13 +1,15 @@
 """The fingerprints of the documents that a store holds, and which of them the source lists.
 
-They lie in a temporary SQLite database, which moves from memory to a temporary file when it grows. So the
-comparison of millions of documents needs no memory for each.
+They lie in a temporary SQLite database, which moves from memory to a temporary file when it grows. So a store
+that gives its fingerprints in pages is compared without memory for each of its documents. Another store gives
+those of a tenant all at once.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from contextrouter.contracts import SupportsFingerprintPages, SupportsTenants, SupportsUpsert
 from contextrouter.errors import IngestError
@@ -59,9 +61,9 @@ class StoredFingerprints:
         try:
             with containment():
                 fingerprints = await self.store.fingerprints(tenant)
-            self._insert((tenant, id, fingerprint) for id, fingerprint in fingerprints.items())
         except Exception as error:  # batches that were stored before stay stored; nothing is removed
             raise IngestError(f"The store does not say what it holds: {error}") from error
+        self._insert((tenant, id, fingerprint) for id, fingerprint in fingerprints.items())
         self._tenants.add(tenant)
 
     async def load_all(self) -> None:
@@ -74,6 +76,8 @@ class StoredFingerprints:
                 with containment():
                     async for page in self.store.fingerprint_pages():
                         self._insert(page)
+            except IngestError:  # there is no room for the page
+                raise
             except Exception as error:  # nothing was stored or removed yet
                 raise IngestError(f"The store does not say what it holds: {error}") from error
             self._complete = True
@@ -88,11 +92,11 @@ class StoredFingerprints:
             raise IngestError(f"The store does not say whose documents it holds: {error}") from error
 
     def _insert(self, rows: Iterable[tuple[str | None, str, str]]) -> None:
-        self._database.execute("BEGIN")
-        self._database.executemany(
-            _STORED, ((_encode_key(id), _encode_key(tenant), fingerprint) for tenant, id, fingerprint in rows)
-        )
-        self._database.execute("COMMIT")
+        keys = ((_encode_key(id), _encode_key(tenant), fingerprint) for tenant, id, fingerprint in rows)
+        with _room():
+            self._database.execute("BEGIN")
+            self._database.executemany(_STORED, keys)
+            self._database.execute("COMMIT")
 
     def fingerprint(self, tenant: str | None, id: str) -> str | None:
         """Return the stored fingerprint of a document; None: it is not stored."""
@@ -108,7 +112,8 @@ class StoredFingerprints:
 
     def add_listed(self, tenant: str | None, id: str) -> bool:
         """Note that the source lists a document. False: it did so before."""
-        return self._database.execute(_LISTED, (_encode_key(id), _encode_key(tenant))).rowcount == 1
+        with _room():
+            return self._database.execute(_LISTED, (_encode_key(id), _encode_key(tenant))).rowcount == 1
 
     def is_listed(self, id: str) -> bool:
         """Whether the source lists the document, under any tenant."""
@@ -190,6 +195,18 @@ class StoredVersions(Mapping[str, str]):
         if len(owners) != 1:
             raise KeyError(id)
         return owners[0]
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Say what it means that the temporary database cannot be written."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise IngestError(
+            f"The run cannot note which documents there are, in a temporary database ({error}); make room in"
+            " the folder for temporary files, or set TMPDIR to a folder with room. What was stored stays."
+        ) from error
 
 
 def _range(origin: str) -> tuple[bytes, bytes]:

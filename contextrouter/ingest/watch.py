@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contextrouter.contracts import SupportsVersion
-from contextrouter.errors import IngestError
+from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest.job_plugins import Wiring
 from contextrouter.ingest.jobs import OnProgress, run, select_jobs
 from contextrouter.ingest.report import Report
@@ -36,8 +36,9 @@ async def watch(
 
     Every `every` seconds each source is asked for its version (`SupportsVersion`; for a folder, the sizes and
     times of its files). A job runs if the version changed, or if the source cannot tell. A run that fails is
-    logged and tried again. To end, close the generator or cancel the task that iterates. Raises SettingsError
-    for a name, source or store that does not fit; ValueError for seconds that are not above 0.
+    logged and tried again, and so is a source that is gone for a time; other jobs go on. To end, close the
+    generator or cancel the task that iterates. Raises SettingsError for a name, source or store that does not
+    fit at the start; ValueError for seconds that are not above 0.
     """
     if not every > 0:
         raise ValueError(f"every {every!r} is no time; give seconds above 0.")
@@ -50,20 +51,34 @@ async def watch(
         return
     await router.open()
     jobs = select_jobs(router, names)
+    options: dict[str, Any] = {"batch": batch, "wait": wait, "workers": workers, "progress": progress}
     done: dict[str, str] = {}  # job -> the version of its source that was ingested
+    groups = [jobs]  # all together at the start: nothing is stored where one does not fit
     while True:
-        versions = await _versions(router, jobs)
-        due = [name for name, version in versions.items() if not version or done.get(name) != version]
-        try:
-            options: dict[str, Any] = {"batch": batch, "wait": wait, "workers": workers}
-            reports = await run(router, due, progress=progress, **options) if due else {}
-        except IngestError as error:
-            _log.error("Run broke off, and is tried again in %g s: %s", every, error)
-        else:
-            done.update(versions)  # read before the run: a change during the run counts for the next one
-            if due:
-                yield reports
+        told: dict[str, Report] = {}
+        for group in groups:
+            try:
+                told |= await _run_changed(router, group, done, options)
+            except (IngestError, SettingsError) as error:
+                if group is jobs and isinstance(error, SettingsError):
+                    raise
+                names = ", ".join(group)
+                _log.error("Run of %s broke off, and is tried again in %g s: %s", names, every, error)
+        if told:
+            yield told
+        groups = [{name: job} for name, job in jobs.items()]
         await asyncio.sleep(every)
+
+
+async def _run_changed(
+    router: ContextRouter, jobs: Mapping[str, Job], done: dict[str, str], options: Mapping[str, Any]
+) -> dict[str, Report]:
+    """Run those jobs whose source is not in the version that was `done`, and note the versions there."""
+    versions = await _versions(router, jobs)
+    due = [name for name, version in versions.items() if not version or done.get(name) != version]
+    reports = await run(router, due, **options) if due else {}
+    done |= versions  # read before the run: a change during the run counts for the next one
+    return reports
 
 
 async def _versions(router: ContextRouter, jobs: Mapping[str, Job]) -> dict[str, str]:

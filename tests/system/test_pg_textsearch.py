@@ -100,6 +100,26 @@ async def test_the_best_by_its_index_are_those_of_bm25(
     assert "late" not in await ids(store, "comet word1 -east", limit=5)
 
 
+async def test_what_its_index_finds_has_the_vectors_of_the_model_that_is_asked(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*values: object) -> None:
+        raise AssertionError("scored one by one")
+
+    store = Postgres(dsn=dsn, schema=schema(), pool_size=2)
+    await store.open()
+    await store.embedded_by("one", 2)
+    await store.upsert([entry(str(n), "sun", vector=[1.0, 0.0]) for n in range(3)])
+    await store.tune(apply=True)
+    monkeypatch.setattr(text_leg, "search", refused)
+    query, sent = Query(text="sun", leg="text", limit=3), [1.0, 0.0]
+    for model, vectors in (("one", [sent] * 3), ("two", [None] * 3)):
+        store._model = (model, 2)
+        found = [hit.vector for hit in await store.search(query)]
+        assert [vector and list(vector) for vector in found] == vectors
+    await store.aclose()
+
+
 async def test_it_is_used_only_where_nothing_is_hidden_and_the_limit_is_filled(store: Postgres) -> None:
     await store.upsert(
         [
@@ -126,7 +146,7 @@ async def test_it_is_used_only_where_nothing_is_hidden_and_the_limit_is_filled(s
     async with store.pool.transaction() as connection:
         asked = await store._words.query_terms(connection, scoped)
         one_by_one = await text_leg.search(
-            connection, scoped, asked, store._words, store._weights, store._factor
+            connection, scoped, asked, store._words, None, store._weights, store._factor
         )
     assert hidden == [(f"a{n}", row["score"]) for n, row in zip((8, 7, 6), one_by_one, strict=True)]
     await store.upsert([entry(f"c{n}", "sun", tenant="b") for n in range(300)])
@@ -152,7 +172,7 @@ async def test_a_role_held_by_row_level_security_is_scored_one_by_one(store: Pos
     asked = Query(text="sun", leg="text", limit=1, scope=Scope(tenant="a"))
     async with reader.pool.transaction(asked.scope) as reading:
         parsed = await reader._words.query_terms(reading, asked)
-        assert await text_leg.search_index(reading, asked, parsed, reader._words, place) == []
+        assert await text_leg.search_index(reading, asked, parsed, reader._words, None, place) == []
     assert await ids(reader, "sun", limit=1, scope=Scope(tenant="a")) == ["a"]
     await reader.aclose()
 

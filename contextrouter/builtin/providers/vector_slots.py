@@ -39,6 +39,10 @@ class Slot(NamedTuple):
             or (self.dimensions and dimensions and self.dimensions != dimensions)
         )
 
+    def embedder_for_messages(self) -> str:
+        """Return the name that the store notes of the embedder, or whose embedder it is."""
+        return repr(self.embedder) if self.embedder else f"that of {_named(self.model)}"
+
     def to_stored_model(self, chunks: int, missing: int) -> StoredModel:
         """Return its model as the store describes it, with the chunks that have vectors of it and those that
         have none.
@@ -72,29 +76,46 @@ def read_slots(notes: Mapping[str, object]) -> list[Slot]:
     return slots
 
 
+def answering(slots: Sequence[Slot], model: str, dimensions: int) -> Slot | None:
+    """Return the place that answers the questions of a model, an empty one where none is in use; None where
+    other models filled the store, or vectors of this one are missing.
+    """
+    if not slots:
+        return EMPTY
+    ready = [slot for slot in slots if slot.suits(model, dimensions) and not slot.filling]
+    return next((slot for slot in ready if slot.model == model), ready[0] if ready else None)
+
+
+def slot_to_count(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
+    """Return the place whose vectors a store counts: the one that answers the questions of a model, or else
+    the first one that answers those of another.
+    """
+    return answering(slots, model, dimensions) or next((s for s in slots if not s.filling), slots[0])
+
+
 def choose(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
     """Return the place that answers the questions of a model; an empty one where none is in use.
 
     Raises SourceError when other models filled the store, or when vectors of this one are missing.
     """
-    if not slots:
-        return EMPTY
+    if (slot := answering(slots, model, dimensions)) is not None:
+        return slot
     suitable = [slot for slot in slots if slot.suits(model, dimensions)]
-    ready = [slot for slot in suitable if not slot.filling]
-    if ready:
-        return next((slot for slot in ready if slot.model == model), ready[0])
-    others = [slot for slot in slots if not slot.filling] or slots
+    other = next((slot for slot in slots if not slot.filling), slots[0])
     if suitable:
-        remedy = "run `contextrouter embed` to its end"
-        if others != suitable:
-            remedy += f", and name the embedder of {others[0].model!r} until then"
-        raise SourceError(f"Store has only a part of the vectors of {model!r}; {remedy}.")
-    stored, size = others[0].model, others[0].dimensions
+        remedy = "run `contextrouter embed --model NAME` with the name of its embedder, to its end"
+        if not other.filling:
+            remedy += f", and until then set the store's `embedder` to {other.embedder_for_messages()}"
+        raise SourceError(f"Store has only a part of the vectors of {_named(model)}; {remedy}.")
     raise SourceError(
-        f"Store was filled by the embedding model {stored or 'unknown'!r} with {size} dimensions, the"
-        f" settings name {model or 'unknown'!r} with {dimensions}; name the former as its `embedder`, or make"
-        f" the vectors of the latter with `contextrouter embed`, or run {REBUILD}."
+        f"Store was filled by {_named(other.model)} with {other.dimensions} dimensions, the settings name"
+        f" {_named(model)} with {dimensions}; set the store's `embedder` to {other.embedder_for_messages()},"
+        f" or make the vectors of the latter with `contextrouter embed --model NAME`, or run {REBUILD}."
     )
+
+
+def _named(model: str) -> str:
+    return f"the embedding model {model!r}" if model else "an embedding model of unknown name"
 
 
 def of_model(slots: Sequence[Slot], model: str) -> Slot | None:
@@ -107,7 +128,10 @@ def place_for(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
     taken by others.
     """
     if not model:
-        raise SourceError("The embedder names no model; only a model with a name can be told from another.")
+        raise SourceError(
+            "The embedder names no model, and only a model with a name can be told from another; let its"
+            f" plugin set `model`, or run {REBUILD} with it."
+        )
     if (slot := of_model(slots, model)) is not None:
         if slot.dimensions != dimensions:
             raise SourceError(
@@ -120,6 +144,7 @@ def place_for(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:
     if len(taken) == 2:
         names = " and ".join(repr(slot.model) for slot in slots)
         raise SourceError(
-            f"Store has the vectors of two models, {names}; drop one with `contextrouter embed --drop` first."
+            f"Store has the vectors of two models, {names}; drop one of them with `contextrouter embed --drop"
+            " MODEL` first."
         )
     return Slot(SECOND if FIRST in taken else FIRST, model, dimensions, "", True)

@@ -16,6 +16,7 @@ from contextrouter.ingest.runners.worker_messages import Setup, encode_setup
 from contextrouter.ingest.survey import surveying
 from contextrouter.router import ContextRouter
 from contextrouter.settings import Job, Settings
+from contextrouter.settings.ingestion import MOST_WORKERS
 from contextrouter.settings.loading import INHERITED
 
 _log = logging.getLogger("contextrouter")
@@ -25,10 +26,13 @@ _TABLES = ("plugins", "providers", "embedders", "generators", "transforms")
 class Runners:
     """The runners of the jobs of one run. Workers are started with the first document that they get.
 
-    `workers` counts for all jobs; None: the settings say how many. `stack` ends the workers.
+    `workers` counts for all jobs; None: the settings say how many. `stack` ends the workers. Raises
+    ValueError for a number of workers that is out of range.
     """
 
     def __init__(self, router: ContextRouter, stack: AsyncExitStack, workers: int | None = None) -> None:
+        if workers is not None and workers not in range(MOST_WORKERS + 1):
+            raise ValueError(f"workers {workers!r} is out of range; give 0 to {MOST_WORKERS}.")
         self.router, self.stack, self.workers = router, stack, workers
         self.settings = router.settings
         self._pools: dict[int, WorkerPool] = {}
@@ -50,28 +54,37 @@ class Runners:
         if not (isinstance(store, SupportsManyWriters) and store.many_writers):
             self._refuse(
                 name,
-                f"store {job.to!r} can be filled by one process only; set `workers = 0`, or use a store such"
-                " as `postgres`.",
+                f"store {job.to!r} can be filled by one process only; {self._remedy(name)}, or use a store"
+                " such as `postgres`.",
             )
         if by_hand := [
             f"{kind} {name!r}" for kind, name in _needed(self.settings, job) if self._by_hand(kind, name)
         ]:
             self._refuse(
                 name,
-                f"{by_hand[0]} was made by hand, and workers make their plugins from settings; set `workers ="
-                " 0`, or describe it in the settings.",
+                f"{by_hand[0]} was made by hand, and workers make their plugins from settings;"
+                f" {self._remedy(name)}, or describe it in the settings.",
             )
         if not self.settings.tables:
-            self._refuse(name, "the settings were made by hand, and workers read tables; set `workers = 0`.")
+            self._refuse(
+                name,
+                "the settings were made by hand, and workers read the tables of a file or a mapping;"
+                f" {self._remedy(name)}, or make the router from tables.",
+            )
 
     def _by_hand(self, kind: str, name: str) -> bool:
         return (kind, name) in self.router.instances.given
+
+    def _remedy(self, name: str) -> str:
+        if self.workers is not None:
+            return "run it with `--workers 0`, in Python with `workers=0`"
+        return f"set `workers = 0` in [ingest.{name}]"
 
     def _refuse(self, name: str, message: str) -> None:
         key = f"ingest.{name}.workers"
         if key not in self.settings.origins:
             key = "ingest.workers"
-        raise SettingsError([self.settings.problem(key, message)])
+        raise SettingsError([self.settings.problem(key, f"job {name!r} can have no workers: {message}")])
 
     async def runner(self, name: str, job: Job, plugins: JobPlugins, options: JobOptions) -> Runner | None:
         """Return the runner of a job; None: the one of this process."""
@@ -80,9 +93,11 @@ class Runners:
             return None
         if surveys := surveying(plugins.transforms):
             _log.warning(
-                "Job %r has no workers: its transform %s looks through the whole source first.",
+                "Job %r has no workers, this process does its work: its transform %s looks through the whole"
+                " source first. Set `workers = 0` in [ingest.%s], and this is not said again.",
                 name,
                 type(surveys[0]).__name__,
+                name,
             )
             return None
         if count not in self._pools:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection
 
 from contextrouter.contracts import Entry
-from contextrouter.errors import IngestError
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.chunk_vectors import ChunkVectors
 from contextrouter.ingest.document_queue import (
@@ -47,7 +46,7 @@ class LocalRunner:
                 async for change in changes:
                     await self._start_worker(change, queue, group)
                 await queue.put(End())
-        except* IngestError as failures:
+        except* Exception as failures:  # also one of the function that receives the progress
             raise failures.exceptions[0] from failures.exceptions[0].__cause__
 
     async def _start_worker(self, change: Change, queue: DocumentQueue, group: asyncio.TaskGroup) -> None:

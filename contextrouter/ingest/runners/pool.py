@@ -26,6 +26,10 @@ ATTEMPTS = 3
 """How often a document that was put aside may end its worker."""
 STARTS = 5
 """How often a worker may die before it begins."""
+IN_A_ROW = 10
+"""How many documents may end their workers one after the other, before that counts as a fault of the
+workers.
+"""
 
 
 class WorkerDied(Exception):
@@ -80,18 +84,22 @@ class PooledRunner:
 
     A worker may die of a document, or of something else. So a batch is sent twice, then each document of it
     alone. One that is alone when its worker dies is put aside, and tried again when all others are stored.
+    Where that happens to one document after the other, and to no worker anything else, the run ends.
     """
 
     def __init__(self, pool: WorkerPool, job: str, options: JobOptions) -> None:
         self.pool, self.job, self.options = pool, job, options
         self.suspects: Batch = []
+        self._in_a_row = 0  # documents that were put aside since a worker stored something
 
     async def run(self, changes: AsyncGenerator[Change, None], progress: Progress) -> None:
         """Send the changes to the workers, and add what they reply to the report. The order of documents may
         differ from that of the source.
+
+        Raises IngestError when the workers cannot do their work, whatever the document.
         """
         queue: asyncio.Queue[Batch] = asyncio.Queue(len(self.pool.slots))
-        self.suspects = []
+        self.suspects, self._in_a_row = [], 0
         try:
             async with asyncio.TaskGroup() as group:
                 for slot in self.pool.slots:
@@ -100,7 +108,7 @@ class PooledRunner:
                     await queue.put(batch)
                 for _ in self.pool.slots:
                     await queue.put([])
-        except* IngestError as failures:
+        except* Exception as failures:  # also one of the function that receives the progress
             raise failures.exceptions[0] from failures.exceptions[0].__cause__
         for item in self.suspects:
             await self._try_suspect(item, progress)
@@ -113,7 +121,19 @@ class PooledRunner:
                 done = done or await self._do(slot, batch, progress)
             for item in batch if not done else ():
                 if not await self._do(slot, [item], progress):
-                    self.suspects.append(item)
+                    self._put_aside(item, slot.cause)
+
+    def _put_aside(self, item: Item, cause: str) -> None:
+        """Keep a document whose worker died for the end. Raises IngestError after too many in a row."""
+        self.suspects.append(item)
+        self._in_a_row += 1
+        if self._in_a_row == IN_A_ROW:
+            raise IngestError(
+                f"The workers of job {self.job!r} ended at {IN_A_ROW} documents one after the other"
+                f" ({cause}), the last one {item.id!r}; what was stored stays. Read above what they wrote,"
+                " and mend that; where memory is short, lower `workers`, or set `workers = 0`.",
+                document=item.id,
+            )
 
     async def _try_suspect(self, item: Item, progress: Progress) -> None:
         for _ in range(ATTEMPTS):
@@ -122,7 +142,7 @@ class PooledRunner:
         progress.report.skip(
             item.id,
             f"ended its worker {ATTEMPTS} times ({self.pool.slots[0].cause}) and was left out; what is stored"
-            " of it stays",
+            " of it stays. Read above what the worker wrote, and mend the document or a transform of the job",
         )
 
     async def _do(self, slot: _Slot, batch: Batch, progress: Progress) -> bool:
@@ -138,6 +158,7 @@ class PooledRunner:
             raise
         if reply.error:
             raise IngestError(reply.error, document=reply.document)
+        self._in_a_row = 0
         merge(progress.report, reply.report)
         progress.send()
         return True
@@ -193,9 +214,15 @@ class _Slot:
                 await self.kill()
                 continue
             if reply.error:
-                raise IngestError(f"A worker cannot read its settings: {reply.error}")
+                raise IngestError(
+                    f"A worker of the ingestion cannot use the settings: {reply.error.rstrip('.')}. Give it"
+                    " the plugins, files and variables that this process has, or set `workers = 0`."
+                )
             return worker
-        raise IngestError(f"Workers of the ingestion do not start: {self.cause}. What they wrote is above.")
+        raise IngestError(
+            f"Workers of the ingestion do not start, {STARTS} times in a row ({self.cause}). Read above what"
+            " they wrote, and mend that, or set `workers = 0`."
+        )
 
     async def stop(self) -> None:
         """End the worker, after it has closed its plugins."""

@@ -29,15 +29,18 @@ class ProcessWorker:
     async def start(self) -> bytes:
         """Start the process and return its first reply. Raises WorkerDied."""
         program = _PROGRAM.format(path=sys.path)
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            program,
-            "contextrouter-ingest-worker",
-            stdin=PIPE,
-            stdout=PIPE,
-            process_group=0,  # Ctrl-C in a terminal reaches the coordinator alone
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                program,
+                "contextrouter-ingest-worker",
+                stdin=PIPE,
+                stdout=PIPE,
+                process_group=0,  # Ctrl-C in a terminal reaches the coordinator alone
+            )
+        except OSError as error:  # the system has no room for it, perhaps for the moment
+            raise WorkerDied(f"an error of the system: {error}") from error
         try:
             async with asyncio.timeout(START_SECONDS):
                 return await self.work(self._setup)

@@ -63,9 +63,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class WorkerActor:
-    """A worker as an actor of Ray. It opens its plugins in the method, because Ray may start it again by its
-    constructor alone.
-    """
+    """A worker as an actor of Ray. It reads its settings in `start`, so that the reply says what is wrong."""
 
     def __init__(self, setup: bytes) -> None:
         self._setup = setup
@@ -81,8 +79,7 @@ class WorkerActor:
 
     async def work(self, body: bytes) -> bytes:
         """Do the work in `body` and return the reply."""
-        if self._worker is None:
-            self._worker = Worker(self._setup)
+        assert self._worker is not None, "start() comes first"
         return await self._worker.work(body)
 
     async def aclose(self) -> None:

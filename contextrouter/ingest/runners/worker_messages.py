@@ -17,7 +17,7 @@ import msgspec
 from contextrouter.ingest.changes import Change
 from contextrouter.ingest.job_options import JobOptions
 from contextrouter.ingest.report import Report
-from contextrouter.model import Document, Fact
+from contextrouter.model import Document, Entity, Fact
 
 _TAG = "\x00"
 """Key of a table that stands for a value that JSON lacks. Its value is [kind, content]."""
@@ -75,22 +75,14 @@ def encode_change(change: Change) -> msgspec.Raw:
     """Return a change as it is sent. Raises TypeError or ValueError for what no message holds, such as a
     lone surrogate.
     """
-    document = change.document
-    if document.metadata:
-        document = document.replace(
-            metadata={name: _pack(value) for name, value in document.metadata.items()}
-        )
+    document = _pack_document(change.document)
     sent = SentChange(document=document, fingerprint=change.fingerprint, stored=change.stored)
     return msgspec.Raw(msgspec.json.encode(sent))
 
 
 def received(change: SentChange) -> Change:
     """Return a change as it was before it was sent."""
-    document = change.document
-    if document.metadata:
-        metadata = {name: _unpack(value) for name, value in document.metadata.items()}
-        document = document.replace(metadata=metadata)
-    return Change(document, change.fingerprint, stored=change.stored)
+    return Change(_unpack_document(change.document), change.fingerprint, stored=change.stored)
 
 
 def encode_work(job: str, options: JobOptions, changes: Sequence[msgspec.Raw]) -> bytes:
@@ -119,6 +111,14 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def _pack_document(document: Document) -> Document:
+    return document.replace(metadata={name: _pack(value) for name, value in document.metadata.items()})
+
+
+def _unpack_document(document: Document) -> Document:
+    return document.replace(metadata={name: _unpack(value) for name, value in document.metadata.items()})
+
+
 _CONTENTS: Mapping[type, tuple[str, Callable[[Any], Any]]] = {
     bytes: ("bytes", lambda value: base64.b64encode(value).decode()),
     datetime: ("datetime", datetime.isoformat),
@@ -127,6 +127,8 @@ _CONTENTS: Mapping[type, tuple[str, Callable[[Any], Any]]] = {
     set: ("set", lambda value: [_pack(item) for item in value]),
     frozenset: ("frozenset", lambda value: [_pack(item) for item in value]),
     Fact: ("fact", lambda value: msgspec.json.encode(value, enc_hook=str).decode()),
+    Entity: ("entity", lambda value: msgspec.json.encode(value, enc_hook=str).decode()),
+    Document: ("document", lambda value: msgspec.json.encode(_pack_document(value)).decode()),
 }
 _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "bytes": base64.b64decode,
@@ -136,6 +138,8 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "set": lambda content: {_unpack(item) for item in content},
     "frozenset": lambda content: frozenset(_unpack(item) for item in content),
     "fact": lambda content: msgspec.json.decode(content, type=Fact),
+    "entity": lambda content: msgspec.json.decode(content, type=Entity),
+    "document": lambda content: _unpack_document(msgspec.json.decode(content, type=Document)),
     "float": float,
     "pairs": lambda content: {_unpack(name): _unpack(value) for name, value in content},
 }

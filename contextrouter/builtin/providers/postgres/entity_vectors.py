@@ -2,7 +2,8 @@
 """Vectors of entities: kept with the names that facts have, all compared at each search.
 
 Each write of facts takes out the rows of the entities they are about, so that what is kept is never out of
-date; ingestion makes them anew.
+date; ingestion makes them anew. Writes of facts share a lock, and whoever keeps vectors has it alone: else
+the facts could change between the look at them and the insertion of what they said.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ _LABELS = "f.tenant, f.compartment, f.sensitivity"
 _WITHOUT = (
     f"(SELECT DISTINCT f.{{0}} AS key, {_LABELS} FROM facts f WHERE f.{{0}} <> '' AND NOT EXISTS (SELECT FROM"
     " entities{1} e WHERE (e.key, e.tenant, e.compartment, e.sensitivity) ="
-    f" (f.{{0}}, {_LABELS})) LIMIT $1)"
+    f" (f.{{0}}, {_LABELS})) ORDER BY 1, 2, 3, 4 LIMIT $1)"
 )
+"""In one order, whatever the plan: else texts of some are embedded, and vectors of others are expected."""
+
+
+_LOCK = "SELECT pg_advisory_xact_lock{0}($1, hashtext(current_schema() || ':entities'))"
 
 
 async def nearest(
@@ -100,8 +105,9 @@ async def without_vectors_of(connection: Connection, limit: int, model: tuple[st
 
 async def insert(connection: Connection, limit: int, vectors: Mapping[str, Vector], suffix: str = "") -> int:
     """Keep the vectors of entities that have none and whose texts are all in `vectors`; return how many those
-    are.
+    are. Call inside a write transaction.
     """
+    await connection.execute(_LOCK.format(""), schema.LOCK)
     entities = ready_rows(await without_vectors(connection, limit, suffix), vectors)
     rows: list[tuple[Any, ...]] = []
     for entity, texts in entities:
@@ -120,7 +126,10 @@ async def forget_entities(connection: Connection, keys: Iterable[str]) -> None:
     another in a circle. Call inside a write transaction.
     """
     names = sorted(set(keys))
-    for suffix in await schema.entity_places(connection) if names else ():
+    if not names:
+        return
+    await connection.execute(_LOCK.format("_shared"), schema.LOCK)
+    for suffix in await schema.entity_places(connection):
         await connection.execute(
             f"DELETE FROM entities{suffix} e USING (SELECT key, tenant, compartment, sensitivity, place FROM"
             f" entities{suffix} WHERE key = ANY ($1::text[]) ORDER BY 1, 2, 3, 4, 5 FOR UPDATE) g WHERE"

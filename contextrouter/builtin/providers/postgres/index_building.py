@@ -53,19 +53,19 @@ class BulkLoad(msgspec.Struct, frozen=True):
         index_tuning.check_memory("maintenance_work_mem", self.maintenance_work_mem)
 
 
-async def begin(pool: Pool, options: BulkLoad, documents: int | None) -> bool:
-    """Leave indexes out from now on, if the options say so; return whether they are left out.
+async def begin(pool: Pool, options: BulkLoad, documents: int | None) -> None:
+    """Leave indexes out from now on, if the options say so.
 
-    `documents` is how many the run will store at most; None: nobody knows. With "auto" this happens where the
-    store has no chunks, or where the run stores more than the store has.
+    `documents` is how many the run will store at least; None: nobody knows. With "auto" this happens where
+    the store has no chunks, or where the run is known to store more documents than the store has.
     """
     if options.index_after_load is False:
-        return False
+        return
     await schema.lay_out(pool)
     try:
         async with pool.transaction(write=True) as connection:
             if options.index_after_load == "auto" and not await _is_large(connection, documents):
-                return False
+                return
             await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
             await schema.keep_note(connection, _NOTE, datetime.now(UTC).isoformat(timespec="seconds"))
             columns = (leg + suffix for suffix in (FIRST, SECOND) for leg in LEGS)
@@ -75,12 +75,10 @@ async def begin(pool: Pool, options: BulkLoad, documents: int | None) -> bool:
         raise
     except SourceError as error:  # another program reads all the time: the load goes on beside the indexes
         log.warning("Indexes stay during the load, because they cannot be dropped: %s", error)
-        return False
-    return True
 
 
 async def _is_large(connection: Connection, documents: int | None) -> bool:
-    """Whether a run stores more chunks than there are."""
+    """Whether the store has no chunks, or a run is known to store more documents than there are."""
     row = await connection.fetchrow(
         "SELECT (SELECT coalesce(sum(chunks), 0)::bigint FROM counts) AS chunks,"
         " (SELECT count(*) FROM documents) AS documents"

@@ -20,7 +20,7 @@ from contextrouter.builtin.providers.postgres.filter import (
     visible,
 )
 from contextrouter.builtin.providers.sqlite.payloads import document
-from contextrouter.builtin.providers.vector_slots import of_model
+from contextrouter.builtin.providers.vector_slots import of_model, slot_to_count
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import SHARED, Scope
@@ -197,15 +197,17 @@ async def facets(
     return facets
 
 
-async def stats(connection: Connection) -> dict[str, int | str]:
-    """Counts of what the store holds, which embedder filled it, and its bytes on disk."""
+async def stats(connection: Connection, model: tuple[str, int]) -> dict[str, int | str]:
+    """Counts of what the store holds, whose vectors these are (of `model`, if it answers with that), and its
+    bytes on disk.
+    """
+    slot = slot_to_count(await schema.slots(connection), *model)
     tables = ("documents", "chunks", "links", "facts")
     counted = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in tables)
     row = await connection.fetchrow(
-        f"SELECT {counted}, (SELECT count(*) FROM chunks WHERE vector IS NOT NULL OR keywords IS NOT NULL) AS"
-        " vectors, (SELECT coalesce(sum(generation), 0)::bigint FROM counts) AS generation, coalesce((SELECT"
-        " value FROM meta WHERE key = 'dimensions'), '0')::int AS dimensions, coalesce((SELECT value FROM"
-        " meta WHERE key = 'model'), '') AS model, (SELECT sum(pg_total_relation_size(oid))::bigint FROM"
-        " pg_class WHERE relnamespace = current_schema()::regnamespace  AND relkind = 'r') AS bytes"
+        f"SELECT {counted}, (SELECT count(*) FROM chunks WHERE vector{slot.suffix} IS NOT NULL OR"
+        f" keywords{slot.suffix} IS NOT NULL) AS vectors, (SELECT coalesce(sum(generation), 0)::bigint FROM"
+        " counts) AS generation, (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE"
+        " relnamespace = current_schema()::regnamespace AND relkind = 'r') AS bytes"
     )
-    return dict(row or {})
+    return {**(row or {}), "dimensions": slot.dimensions, "model": slot.model}

@@ -32,6 +32,8 @@ class Maintained(Provider):
     pool: Pool
     many_writers = True
     """Several processes may upsert at the same time."""
+    _model: tuple[str, int] = ("", 0)
+    """The model whose vectors the store is asked with, and their length."""
     _wanted: index_tuning.Wanted
     _load: BulkLoad
     _usual: bool  # the weights of fields are those that the index of pg_textsearch was made with
@@ -44,7 +46,7 @@ class Maintained(Provider):
     async def stats(self) -> Mapping[str, int | str]:
         """Counts of what the store holds; generation, dimensions, model; and bytes on disk."""
         async with self.pool.transaction() as connection:
-            return await lookup.stats(connection)
+            return await lookup.stats(connection, self._model)
 
     async def fingerprint_pages(self) -> AsyncIterator[Sequence[tuple[str | None, str, str]]]:
         """Yield the (tenant, id, fingerprint) of all documents, page by page."""
@@ -60,8 +62,8 @@ class Maintained(Provider):
             position = (rows[-1]["tenant"], rows[-1]["id"])
 
     async def begin_load(self, documents: int | None) -> None:
-        """Prepare for a run that stores at most so many documents (None: nobody knows): vectors and terms may
-        be indexed at its end.
+        """Prepare for a run that stores at least so many documents (None: nobody knows): vectors and terms
+        may be indexed at its end.
         """
         await index_building.begin(self.pool, self._load, documents)
 
@@ -83,7 +85,7 @@ class Maintained(Provider):
                 return versions
             put_off = await index_building.left_out(connection)
             indexes = index_building.PUT_OFF if put_off else index_building.COMPLETE
-            return {**versions, "indexes": indexes, **await lookup.stats(connection)}
+            return {**versions, "indexes": indexes, **await lookup.stats(connection, self._model)}
 
     async def tune(self, *, apply: bool = False) -> Sequence[str]:
         """Say what should change in the indexes for the present rows; with `apply` do it, while searches go

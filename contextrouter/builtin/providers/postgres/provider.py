@@ -68,8 +68,6 @@ class Postgres(Maintained):
     values out of range.
     """
 
-    _model: tuple[str, int] = ("", 0)
-    _suffix = ""  # the place of its vectors
     _examples: tuple[Entry, ...] = ()
 
     def __init__(
@@ -164,7 +162,7 @@ class Postgres(Maintained):
         store, or vectors of this one are missing.
         """
         self._model = (model, dimensions)
-        self._suffix = await self.pool.answer(lambda c: schema.suffix_of(c, model, dimensions), missing="")
+        await self.pool.answer(lambda c: schema.suffix_of(c, model, dimensions), missing="")
 
     def vector_models(self) -> PostgresModels:
         """Return the models whose vectors are here."""
@@ -183,7 +181,7 @@ class Postgres(Maintained):
             if query.leg == "text":
                 rows = await self._by_words(connection, query, question)
             else:
-                rows, self._suffix = await vector_leg.search(
+                rows = await vector_leg.search(
                     connection,
                     query,
                     question.without_phrases(),
@@ -205,12 +203,11 @@ class Postgres(Maintained):
         return add_run_times_to_hits(hits, runs)
 
     async def _by_words(self, connection: Connection, query: Query, question: LanguageTerms) -> list[Any]:
-        model = self._model[0] if self.embedder else None
-        arguments = (connection, query, question, self._words)
-        vectors = (model, self._suffix)
-        if self._ranks and (rows := await text_leg.search_index(*arguments, self.pool.schema, *vectors)):
+        model = self._model if self.embedder else None
+        arguments = (connection, query, question, self._words, model)
+        if self._ranks and (rows := await text_leg.search_index(*arguments, self.pool.schema)):
             return rows
-        return await text_leg.search(*arguments, self._weights, self._factor, *vectors)
+        return await text_leg.search(*arguments, self._weights, self._factor)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable

@@ -5,6 +5,7 @@ Postgres' own saturating rank.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, lexeme, term_query, visible
 from contextrouter.builtin.providers.postgres.text_configurations import Words
+from contextrouter.builtin.providers.vector_slots import answering, note_keys, read_slots
 from contextrouter.contracts import TermStatistics
 from contextrouter.model import Query
 from contextrouter.scope import Scope
@@ -27,18 +29,21 @@ BUDGET = 20_000
 score.
 """
 _MOST_COUNTED, _MOST_SCORED = 128, 48  # terms of a question
+_FILLED = "text_search"  # the note of the words that filled the store
 _FIRST = 6 / 3.141592653589793**2
 """What ts_rank gives a term that occurs once with weight 1; its sum over 1/n² is within 1 % of tf / (tf +
 0.645).
 """
 
 
+_NOTES = "SELECT json_object_agg(key, value) FROM meta WHERE key = ANY ({})"
 _RANKS = (
     "SELECT coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')), false)"
     " AND (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'chunks'::regclass)"
-    " AND (SELECT value FROM meta WHERE key = 'text_search') = {}"
-    " AND (SELECT coalesce(sum(chunks) = sum(chunks) FILTER (WHERE {}), false) FROM counts c)"
-    " AND set_config('enable_sort', 'off', true) = 'off'"
+    " AND (SELECT value FROM meta WHERE key = 'text_search') = {0}"
+    " AND (SELECT coalesce(sum(chunks) = sum(chunks) FILTER (WHERE {1}), false) FROM counts c)"
+    " AND set_config('enable_sort', 'off', true) = 'off' AS usable,"
+    f" ({_NOTES.format('{2}')}) AS notes"
 )
 
 
@@ -60,15 +65,12 @@ def rank_weights(title: float, path: float, body: float) -> tuple[list[float], f
     return [0.0, body, path, title], most / _FIRST
 
 
-def _sent(model: str | None, suffix: str, values: Values) -> str:
-    """The vector of a chunk as pgvector sends it, where `model`, which the settings name, filled this place;
-    None: no vectors.
+def _vector_columns(model: tuple[str, int] | None, notes: Mapping[str, str]) -> tuple[str, str]:
+    """The column of the vectors that answer the questions of `model`, and what is sent of it; nothing where
+    none do, or without a model. `notes` are those about the places.
     """
-    if model is None:
-        return "NULL::bytea"
-    named = values.bound(model, "text")
-    known = f"coalesce((SELECT value FROM meta WHERE key = 'model{suffix}'), '')"
-    return f"CASE WHEN {named} = '' OR {known} IN ('', {named}) THEN vector_send(vector) END"
+    slot = answering(read_slots(notes), *model) if model is not None else None
+    return ("NULL", "NULL::bytea") if slot is None else (f"c.vector{slot.suffix}", "vector_send(vector)")
 
 
 async def search_index(
@@ -76,9 +78,8 @@ async def search_index(
     query: Query,
     question: LanguageTerms,
     words: Words,
+    model: tuple[str, int] | None,
     schema: str,
-    model: str | None = None,
-    suffix: str = "",
 ) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
@@ -95,10 +96,11 @@ async def search_index(
         return []
     values = Values()
     filled = values.bound(words.note, "text")
-    if not await connection.fetchval(
-        _RANKS.format(filled, visible(query.scope, "c", values) or "true"), *values
-    ):
+    rule, keys = visible(query.scope, "c", values) or "true", values.bound(note_keys(), "text[]")
+    row = await connection.fetchrow(_RANKS.format(filled, rule, keys), *values)
+    if row is None or not row["usable"]:
         return []
+    vector, sent = _vector_columns(model, json.loads(row["notes"] or "{}"))
     values = Values()
     condition = admitted(query, question, values)
     hexadecimal = ("x" + term.encode().hex() for term in islice(terms, _MOST_COUNTED))
@@ -106,8 +108,8 @@ async def search_index(
     limit = values.bound(query.limit, "bigint")
     distance = f"c.words <@> to_bm25query({words_sql}, '{schema}.chunks_words')"
     found: list[Any] = await connection.fetch(
-        f"SELECT payload, score, {_sent(model, suffix, values)} AS sent FROM (SELECT c.id, c.tenant,"
-        f" c.payload, c.vector{suffix} AS vector, round((-({distance}))::numeric, 6)::float8 AS score FROM"
+        f"SELECT payload, score, {sent} AS sent FROM (SELECT c.id, c.tenant,"
+        f" c.payload, {vector} AS vector, round((-({distance}))::numeric, 6)::float8 AS score FROM"
         f" chunks c{' WHERE ' + condition if condition else ''} ORDER BY {distance} LIMIT {limit}) s"
         " WHERE score > 0 ORDER BY score DESC, id, tenant",
         *values,
@@ -120,10 +122,9 @@ async def search(
     query: Query,
     question: LanguageTerms,
     words: Words,
+    model: tuple[str, int] | None,
     weights: Sequence[float],
     factor: float,
-    model: str | None = None,
-    suffix: str = "",
 ) -> list[Any]:
     """The best admitted chunks (payload, score, vector as bytes or None), best first, ties by id and tenant.
 
@@ -135,10 +136,11 @@ async def search(
         for place, word in enumerate(question.words)
         for term, languages in word.items()
     ][:_MOST_COUNTED]
-    frequencies, total, average, filled = await counted(
+    frequencies, total, average, notes = await counted(
         connection, [term.tsquery for term in terms], query.scope
     )
-    words.refuse_others(filled)
+    words.refuse_others(notes.get(_FILLED))
+    vector, sent = _vector_columns(model, notes)
     if not any(frequencies.values()):
         return []
     nominating = bm25.rarest(list(frequencies.items()), BUDGET)
@@ -156,8 +158,8 @@ async def search(
     length = f"c.length / {values.bound(average or 1.0, 'float8')}"
     score = f"({' + '.join(parts)}) * {values.bound(factor, 'float8')} * {_share(length)}"
     found: list[Any] = await connection.fetch(
-        f"SELECT payload, score, {_sent(model, suffix, values)} AS sent FROM (SELECT c.id, c.tenant,"
-        f" c.payload, c.vector{suffix} AS vector, round({score} * 1e6) / 1e6 AS score FROM chunks c WHERE"
+        f"SELECT payload, score, {sent} AS sent FROM (SELECT c.id, c.tenant,"
+        f" c.payload, {vector} AS vector, round({score} * 1e6) / 1e6 AS score FROM chunks c WHERE"
         f" c.terms @@ {any_term}::tsquery{' AND ' + condition if condition else ''}"
         # scored once, so not in a WHERE
         f" ORDER BY score DESC, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s"
@@ -191,29 +193,30 @@ def _share(length: str) -> str:
 
 async def counted(
     connection: Connection, queries: Sequence[str], scope: Scope | None
-) -> tuple[dict[str, int], int, float, str | None]:
+) -> tuple[dict[str, int], int, float, Mapping[str, str]]:
     """How many chunks that the scope shows each tsquery finds, how many it shows, and how many terms they
     have on average.
 
-    And with which words the store was filled. Counted no further than `BUDGET`, within the scope: rarity is
-    no hint at what others have.
+    And what is noted of the words that filled the store, and of its vectors. Counted no further than
+    `BUDGET`, within the scope: rarity is no hint at what others have.
     """
     values = Values()
     given = values.bound(list(queries), "text[]")
     shown = visible(scope, "c", values)
+    keys = values.bound([_FILLED, *note_keys()], "text[]")
     row = await connection.fetchrow(
         "SELECT ARRAY(SELECT (SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ t.term::tsquery"
         f"{' AND ' + shown if shown else ''} LIMIT {BUDGET}) s)"
         f" FROM unnest({given}) WITH ORDINALITY AS t (term, place) ORDER BY t.place) AS many,"
         " coalesce(sum(c.chunks), 0)::bigint AS chunks, coalesce(sum(c.length), 0)::bigint AS length"
-        ", (SELECT value FROM meta WHERE key = 'text_search') AS filled"
+        f", ({_NOTES.format(keys)}) AS notes"
         f" FROM counts c WHERE {shown or 'true'}",
         *values,
     )
     assert row is not None
     chunks = row["chunks"]
     average = row["length"] / chunks if chunks else 0.0
-    return dict(zip(queries, row["many"], strict=True)), chunks, average, row["filled"]
+    return dict(zip(queries, row["many"], strict=True)), chunks, average, json.loads(row["notes"] or "{}")
 
 
 async def statistics(

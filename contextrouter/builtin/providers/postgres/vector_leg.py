@@ -39,9 +39,8 @@ async def search(
     *,
     exact_below: int,
     ef_search: int,
-) -> tuple[list[Any], str]:
-    """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant;
-    and the place of their vectors.
+) -> list[Any]:
+    """The nearest admitted chunks (payload, score, vector as bytes), nearest first, ties by id and tenant.
 
     Raises SourceError for a query without a vector, or with one that is not like those stored.
     """
@@ -62,7 +61,7 @@ async def search(
     except (ValueError, TypeError) as error:
         raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
     if vector is None or not size:
-        return [], slot.suffix
+        return []
     if len(vector) != size:
         raise SourceError(
             f"Query vector has {len(vector)} dimensions, the store's have {size}; "
@@ -74,7 +73,7 @@ async def search(
         rows = await _near(connection, query, question, (column, vector), precision, size)
     if few or len(rows) < query.limit:
         rows = await _exact(connection, query, question, (column, vector))
-    return rows, slot.suffix
+    return rows
 
 
 def values_of(sent: bytes) -> Sequence[float]:

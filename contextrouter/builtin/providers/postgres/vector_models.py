@@ -108,8 +108,11 @@ class PostgresModels:
     async def embed_entities(self, model: str, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
         async with self._pool.transaction(write=True) as connection:
-            suffix = (await _slot_of(connection, model)).suffix
-            return await entity_vectors.insert(connection, PAGE, vectors, suffix)
+            slot = await _slot_of(connection, model)
+            count = await entity_vectors.insert(connection, PAGE, vectors, slot.suffix)
+            if count and not slot.filling:  # kept results lack these entities
+                await write.note_change(connection)
+        return count
 
     async def finish(self, model: str) -> int:
         """Build the index, and answer with a model from then on, if nothing is missing; return how much

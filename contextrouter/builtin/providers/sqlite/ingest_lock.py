@@ -4,6 +4,7 @@ file beside it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from contextlib import closing
@@ -28,7 +29,18 @@ class IngestLock:
 
     async def acquire(self) -> str:
         """Take the turn: "". Else say who has it. Raises SourceError where the file cannot be written."""
-        return await work_aside(self._take)
+        if self._held is not None:
+            return f"this process ({os.getpid()})"
+        taking = asyncio.create_task(work_aside(self._take))
+        try:
+            taken = await asyncio.shield(taking)
+        except asyncio.CancelledError:  # a thread cannot be stopped: what it takes, nobody has
+            taking.add_done_callback(_give_back)
+            raise
+        if isinstance(taken, str):
+            return taken
+        self._held = taken
+        return ""
 
     async def release(self) -> None:
         """Give it back, if it is ours."""
@@ -36,9 +48,8 @@ class IngestLock:
         if lock is not None:
             await work_aside(lock.close)
 
-    def _take(self) -> str:
-        if self._held is not None:
-            return f"this process ({os.getpid()})"
+    def _take(self) -> sqlite3.Connection | str:
+        """The connection that has the turn, or who else has it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(
@@ -60,8 +71,7 @@ class IngestLock:
             if "locked" not in str(error):
                 raise SourceError(self._meaning(error)) from error
             return self._holder()
-        self._held = connection
-        return ""
+        return connection
 
     def _meaning(self, error: Exception) -> str:
         if reason := explain(self._path):
@@ -75,3 +85,10 @@ class IngestLock:
         except (sqlite3.Error, TypeError):  # it is just being written
             return "another process"
         return f"process {process} since {since}"
+
+
+def _give_back(taking: asyncio.Task[sqlite3.Connection | str]) -> None:
+    if not taking.cancelled() and taking.exception() is None:
+        taken = taking.result()
+        if not isinstance(taken, str):
+            taken.close()

@@ -15,7 +15,7 @@ from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
 from contextrouter.builtin.providers.sqlite.payloads import document, documents
 from contextrouter.builtin.providers.sqlite.write import listed
-from contextrouter.builtin.providers.vector_slots import of_model
+from contextrouter.builtin.providers.vector_slots import of_model, slot_to_count
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Vector
 from contextrouter.scope import Scope
@@ -219,13 +219,14 @@ NOTHING: dict[str, int | str] = dict.fromkeys(
 ) | {"model": ""}
 
 
-def stats(connection: sqlite3.Connection) -> dict[str, int | str]:
-    """Counts of what the store holds, and which embedder filled it."""
+def stats(connection: sqlite3.Connection, model: tuple[str, int]) -> dict[str, int | str]:
+    """Counts of what the store holds, and whose vectors these are: of `model`, if it answers with that."""
+    slot = slot_to_count(schema.slots(connection), *model)
+    sources = {table: table for table in ("documents", "chunks", "vectors", "links", "facts")}
+    sources["vectors"] = f"vectors{slot.suffix} WHERE vector IS NOT NULL OR keywords IS NOT NULL"
     counts: dict[str, int | str] = {
-        table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        for table in ("documents", "chunks", "vectors", "links", "facts")
+        name: connection.execute(f"SELECT count(*) FROM {source}").fetchone()[0]
+        for name, source in sources.items()
     }
-    for key in ("generation", "dimensions"):
-        counts[key] = schema.number(connection, key)
-    counts["model"] = schema.text(connection, "model")
-    return counts
+    generation = schema.number(connection, "generation")
+    return counts | {"generation": generation, "dimensions": slot.dimensions, "model": slot.model}

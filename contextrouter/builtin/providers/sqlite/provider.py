@@ -339,7 +339,8 @@ class Sqlite(Rebuildable, Provider):
         """Counts of documents, chunks, vectors, links and facts; generation, dimensions, model; and bytes on
         disk.
         """
-        counts = await self._file.read(lambda c, _: lookup.stats(c), missing=lookup.NOTHING)
+        model = self._model, self._dimensions
+        counts = await self._file.read(lambda c, _: lookup.stats(c, model), missing=lookup.NOTHING)
         return {**counts, "bytes": self._file.location.stat().st_size}
 
     async def vacuum(self) -> None:

@@ -13,8 +13,8 @@ from contextrouter.text.analysis import ANALYSIS
 
 APPLICATION = 0x63_74_78_72  # "ctxr"
 VERSION, USUAL, OLDEST = 5, 4, 2
-"""The version of a store with the vectors of two models, that of any other one that is written, and the oldest
-that is read as it is; a write brings it up to date. Version 3 has a table for vectors of entities. Version 4
+"""The version of a store from its first change of model on, also when one of the two models was dropped; that
+of any other one that is written; and the oldest that is read as it is: a write brings it up to date. Version 3 has a table for vectors of entities. Version 4
 gives filter values their numbers itself, and compresses documents.
 """
 REBUILD = "`contextrouter ingest --rebuild`"

@@ -13,7 +13,7 @@ from contextrouter.builtin.providers.sqlite.filter import admitted
 from contextrouter.builtin.providers.sqlite.search_batches import Answers
 from contextrouter.builtin.providers.sqlite.text_leg import Contributions, TextIndex, TextQuery
 from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot, VectorQuery
-from contextrouter.builtin.providers.vector_slots import choose
+from contextrouter.builtin.providers.vector_slots import answering, choose
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Hit, Query, Vector
 from contextrouter.text.languages import LanguageTerms, language_terms
@@ -46,12 +46,16 @@ class Snapshot:
     ) -> None:
         self.connection, self.stop = connection, stop
         self._text_index, self._nearby, self._embedded_by = text, nearby, embedded_by
-        self._runs = schema.runs(connection)
-        self._languages = schema.languages(connection)
+        self._read_notes()
         self._documents: dict[int, Document] = {}
         self._unread: dict[int, None] = {}  # chunks that were found
         self._vectors_at: dict[tuple[str, str], dict[int, Any]] = {each: {} for each in nearby}
         self._contributions: Contributions = {}
+
+    def _read_notes(self) -> None:
+        """Read when jobs were run, and the languages of the chunks."""
+        self._runs = schema.runs(self.connection)
+        self._languages = schema.languages(self.connection)
 
     def answer(self, queries: Sequence[Query], answers: Answers) -> None:
         """Add the hits of each query to `answers`, or the error that kept it from having any."""
@@ -100,19 +104,18 @@ class Snapshot:
             raise SourceError(
                 f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
             )
-        place = self._suffix(), query.leg
-        nearby = self._nearby[place]
         try:
             vector = unit_array(query.vector)
         except (ValueError, TypeError) as error:
             raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
-        if vector is None:
-            return Ranking([], {})
         while True:
             self.stop.check()
+            place = self._suffix(), query.leg
+            if vector is None:
+                return Ranking([], {})
             condition = admitted(query, self._terms_of(query).without_phrases())
             try:
-                near = nearby.search(
+                near = self._nearby[place].search(
                     self.connection,
                     VectorQuery(vector, condition, query.limit),
                     self._vectors_at[place],
@@ -124,6 +127,7 @@ class Snapshot:
                 self._vectors_at = {each: {} for each in self._nearby}
                 end_snapshot(self.connection)
                 begin_snapshot(self.connection)
+                self._read_notes()
 
     def _ranking(self, best: Numbered, limit: int, vectors: Mapping[int, Vector]) -> Ranking:
         """The best, whose documents are to be read; equal scores in the order of ids, whatever the order of
@@ -150,13 +154,10 @@ class Snapshot:
 
     def _vectors_of(self, best: Numbered) -> Mapping[int, Vector]:
         """The vectors of chunks, where they are of the model that questions have."""
-        if not self._nearby:
+        slot = answering(schema.slots(self.connection), *self._embedded_by) if self._nearby else None
+        if slot is None:
             return {}
-        try:
-            place = self._suffix(), "vector"
-        except SourceError:  # other models filled the store
-            return {}
-        chunks = [number for number, _ in best]
+        place, chunks = (slot.suffix, "vector"), [number for number, _ in best]
         return self._nearby[place].vectors_of(self.connection, chunks, self._vectors_at[place])
 
     def _suffix(self) -> str:
