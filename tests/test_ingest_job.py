@@ -416,6 +416,24 @@ async def test_postgres_has_turns_per_schema_that_end_with_the_connection() -> N
         await store.end_turn()
 
 
+class Withholding(Pages):
+    """A source that says of its first document that the store has it."""
+
+    async def crawl_since(self, known: object) -> AsyncIterator[tuple[str, str, Document | None]]:
+        yield "p0", "v1", None
+
+
+async def test_a_document_that_only_the_source_takes_for_stored_is_reported() -> None:
+    store = Memory(embedder=None)
+    said = "was listed without its document, in a version that the store does not have"
+    for stored in (0, 1):
+        for rebuild in (False, True):
+            report = await ingest(Withholding(), store, [], None, origin="x", rebuild=rebuild)
+            assert (report.unchanged, report.deleted, report.skipped) == (0, 0, [("x:p0", said)])
+            assert len(await store.fingerprints()) == stored
+        await ingest(Pages("moon"), store, [], None, origin="x")
+
+
 # Keeping up
 
 

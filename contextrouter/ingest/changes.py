@@ -74,8 +74,7 @@ class Changes:
                 self.report.read += 1
                 id, version, document = listed
                 if document is None:
-                    self.stored.add_listed(versions.tenant(id), self._id_in_store(id))
-                    self.report.unchanged += 1
+                    await self._pass_over(id, versions if comparable else None)
                 elif (change := await self._compare(document, version)) is not None:
                     yield change
                 self.progress.send_if_due()
@@ -89,6 +88,26 @@ class Changes:
         except Exception as error:  # the run still stores what came before, removes nothing, and reports this
             self.failure = error
             return None
+
+    async def _pass_over(self, id: str, versions: StoredVersions | None) -> None:
+        """Count a document that the source has in a version of `versions`. Report one that is not there: what
+        is stored of it stays.
+        """
+        name = self._id_in_store(id)
+        try:
+            owners = [versions.tenant(id)] if versions is not None else []
+        except KeyError:
+            owners = []
+        if owners:
+            self.report.unchanged += 1
+        else:
+            await self.stored.load_all()
+            owners = [tenant for tenant, _ in self.stored.owners(name)]
+            self.report.skip(
+                name, "was listed without its document, in a version that the store does not have"
+            )
+        for tenant in owners or [self.options.labels.get("tenant")]:
+            self.stored.add_listed(tenant, name)
 
     def _id_in_store(self, id: str) -> str:
         return f"{self.options.origin}:{id}"
