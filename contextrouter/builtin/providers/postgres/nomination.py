@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 SAMPLED = "left(md5({0}id), 2) = ANY ('{{00,01,02,03}}'::text[])"
 """Whether a chunk is in the sample, one in `ONE_IN`; the index `chunks_sample` has these chunks alone."""
 ONE_IN = 64
-WHOLE = 4_096
-"""Chunks of a scope that are all looked at: so few need no sample."""
+WHOLE, NARROW, FEW_OF = 4_096, 16_384, 8
+"""Chunks of a scope that are all looked at: so few need no sample. And where they are less than one in
+`FEW_OF` of the store: the server would look for the terms in all of it.
+"""
 SURE = 64
 """Chunks of the sample that have a term, from which on its frequency is estimated: within an eighth, mostly.
 Others are counted.
@@ -56,6 +58,13 @@ class Totals(NamedTuple):
     average_length: float
     filled: str | None  # with which words the store was filled
     frequent: bool  # whether the index of frequent terms can be read
+    narrow: bool  # whether the scope shows few chunks of many
+
+    def source(self, scope: Scope | None, values: Values) -> str:
+        """The chunks, as SQL; those of a narrow scope are read before anything else is asked of them."""
+        if not self.narrow:
+            return "chunks c"
+        return f"(SELECT * FROM chunks c WHERE {visible(scope, 'c', values) or 'true'} OFFSET 0) c"
 
 
 class Sample(NamedTuple):
@@ -86,6 +95,7 @@ async def read_totals(connection: Connection, scope: Scope | None) -> Totals:
     values = Values()
     row = await connection.fetchrow(
         "SELECT coalesce(sum(c.chunks), 0)::bigint AS chunks, coalesce(sum(c.length), 0)::bigint AS length,"
+        " (SELECT coalesce(sum(chunks), 0)::bigint FROM counts) AS store,"
         " (SELECT value FROM meta WHERE key = 'text_search') AS filled,"
         # a role behind row-level security cannot use the index: the server would read every row
         " NOT row_security_active('chunks') AND EXISTS (SELECT FROM pg_index WHERE indexrelid ="
@@ -100,7 +110,8 @@ async def read_totals(connection: Connection, scope: Scope | None) -> Totals:
     )
     assert row is not None
     average = row["length"] / row["chunks"] if row["chunks"] else 0.0
-    return Totals(row["chunks"], average, row["filled"], row["frequent"])
+    narrow = row["chunks"] <= min(NARROW, row["store"] / FEW_OF)
+    return Totals(row["chunks"], average, row["filled"], row["frequent"] and not narrow, narrow)
 
 
 async def read_sample(
@@ -122,7 +133,7 @@ async def read_sample(
         " ELSE '0' END"
         for n in range(len(ranks))
     )
-    sampled = totals.chunks > WHOLE
+    sampled = totals.chunks > WHOLE and not totals.narrow
     conditions = [
         SAMPLED.format("c.") if sampled else "",
         visible(scope, "c", bound),
@@ -130,7 +141,7 @@ async def read_sample(
     ]
     rows = await connection.fetch(
         f"SELECT {digits} AS pattern, admitted, count(*) AS many FROM (SELECT"
-        f" {admitted or 'true'} AS admitted, {listed} FROM chunks c"
+        f" {admitted or 'true'} AS admitted, {listed} FROM {totals.source(scope, bound)}"
         f" WHERE {' AND '.join(filter(None, conditions))} OFFSET 0) s GROUP BY 1, 2",  # OFFSET: ranked once
         *bound,
     )

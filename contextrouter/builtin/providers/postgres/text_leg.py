@@ -140,13 +140,14 @@ async def search(
     share = _share(f"c.length / {values.bound(totals.average_length or 1.0, 'float8')}")
     score = f"({score}) * {values.bound(factor, 'float8')} * {share}"
     sent, limit = _sent(model, suffix, values), values.bound(query.limit, "bigint")
+    source = totals.source(query.scope, values)
     rows: list[Any] = []
     for nominated in nomination.nominate(terms, idf, sample, query.limit, frequent=totals.frequent):
         bound = Values(values)
         conditions = " AND ".join(filter(None, (nominated.condition(bound), condition)))
         rows = await connection.fetch(
             f"SELECT payload, score, {sent} AS sent FROM (SELECT c.id, c.tenant, c.payload, c.vector{suffix}"
-            f" AS vector, round({score} * 1e6) / 1e6 AS score FROM chunks c WHERE {conditions}"
+            f" AS vector, round({score} * 1e6) / 1e6 AS score FROM {source} WHERE {conditions}"
             f" ORDER BY score DESC, id, tenant LIMIT {limit}) s"  # scored once, so not in a WHERE
             " WHERE score > 0 ORDER BY score DESC, id, tenant",
             *bound,
