@@ -24,12 +24,14 @@ from contextrouter.model import Query
 from contextrouter.scope import Scope
 
 WORDS = ["sun", "moon", "tide", "comet", "star", "orbit"]
-SAMPLED = [
-    f"d{number:05}"
-    for number in islice(
-        (n for n in count() if md5(f"d{n:05}".encode()).hexdigest()[:2] in {"00", "01", "02", "03"}), 80
-    )
-]
+
+
+def in_sample(id: str) -> bool:
+    """Whether the sample has the chunk of this id."""
+    return md5(id.encode()).hexdigest()[:2] in {"00", "01", "02", "03"}
+
+
+SAMPLED = list(islice(filter(in_sample, (f"d{number:05}" for number in count())), 80))
 """Ids of chunks that are in the sample."""
 
 
@@ -161,11 +163,33 @@ async def test_equal_scores_go_by_id_however_few_are_scored(
     assert await ids(store, "sun moon", limit=10) == names[:10]
 
 
+@pytest.mark.parametrize(
+    ("least", "terms"),
+    [
+        (2, "('a') & (('b'))"),
+        (4, "('a')"),
+        (5, "('a')"),
+        (6, "('a') | ('b')"),
+        (11, "('a') | ('b') | ('c')"),
+        (99, "('a') | ('b') | ('c')"),
+    ],
+)
+def test_the_heaviest_chunks_are_scored_as_many_as_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, least: int, terms: str
+) -> None:
+    """Two chunks have both rare terms, three the rarest one alone, five the other, and nine the common one."""
+    few(monkeypatch, least)
+    patterns = Counter({"110": 2, "100": 3, "010": 5, "001": 9})
+    idf = {"'a'": 6.0, "'b'": 4.0, "'c'": 1.0}
+    asked = [Term(query, query.strip("'"), number) for number, query in enumerate(idf)]
+    assert nominate(asked, idf, Sample(1, patterns, patterns), 1, frequent=False)[0].terms == terms
+
+
 @pytest.mark.parametrize(("common", "nominating"), [(50, 17), (200, 12), (5, 30)])
 def test_of_long_questions_the_rarest_terms_nominate(
     monkeypatch: pytest.MonkeyPatch, common: int, nominating: int
 ) -> None:
-    """Where ten find less than the 100 that are wanted, as many as find 400; or all."""
+    """Where eight find less than the 100 that are wanted, as many as find 400; or all."""
     few(monkeypatch, 100)
     terms = [Term(f"'t{number:02}'", f"t{number:02}", number) for number in range(30)]
     idf = {term.tsquery: 30.0 - term.word for term in terms}
@@ -196,34 +220,44 @@ async def test_a_sample_of_all_finds_what_looking_at_all_finds(
 async def test_a_common_term_is_estimated_and_a_rare_one_counted(
     store: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of chunks in the sample, one stands for sixty-four."""
-    await store.upsert([entry(SAMPLED[0], "sun moon"), entry(SAMPLED[1], "sun"), entry("b", "sun moon")])
-    assert {md5(b"b").hexdigest()[:2]}.isdisjoint({"00", "01", "02", "03"})
-    exact = await store.statistics(["sun", "moon"], None)
-    assert exact.frequencies == {"sun": 3, "moon": 2}
+    """Of chunks in the sample, one stands for sixty-four; but no term has more chunks than there are."""
+    outside = [name for n in range(300) if (name := f"n{n}") and not in_sample(name)][:198]
+    tide = ["tide" if number < 150 else "comet" for number in range(198)]
+    await store.upsert(
+        [
+            *entries(outside, tide),
+            *entries(SAMPLED[:2], ["sun moon", "sun"]),
+            *entries(SAMPLED[2:6], ["star", "star", "star", "star"]),
+        ]
+    )
+    terms = ["sun", "moon", "tide", "star"]
+    exact = (await store.statistics(terms, None)).frequencies
+    assert exact == {"sun": 2, "moon": 1, "tide": 150, "star": 4}
     sampling(monkeypatch, one_in=64)
     monkeypatch.setattr(nomination, "SURE", 2)
-    assert (await store.statistics(["sun", "moon"], None)).frequencies == {"sun": 128, "moon": 2}
+    assert (await store.statistics(terms, None)).frequencies == exact | {"sun": 128, "star": 204}
 
 
+@pytest.mark.parametrize("one_in", [1, 64])
 async def test_what_a_scope_hides_moves_no_score_and_no_estimate(
-    store: Postgres, monkeypatch: pytest.MonkeyPatch
+    store: Postgres, monkeypatch: pytest.MonkeyPatch, one_in: int
 ) -> None:
     mine, theirs = SAMPLED[::2], SAMPLED[1::2]
-    contents = texts(7, len(mine))
-    await store.upsert(entries(mine, contents, tenant="a"))
-    await store.upsert(entries([f"n{n}" for n in range(40)], texts(8, 40), tenant="a"))
+    outside = [f"n{number}" for number in range(40) if not in_sample(f"n{number}")]
+    await store.upsert(entries(mine, texts(7, len(mine)), tenant="a"))
+    await store.upsert(entries(outside, [f"{text} quasar" for text in texts(8, len(outside))], tenant="a"))
     few(monkeypatch)
-    sampling(monkeypatch, one_in=64)
+    sampling(monkeypatch, one_in)
     scope = Scope(tenant="a")
 
     async def told() -> object:
-        found = [await scored(store, q, scope=scope, limit=6) for q in ("sun orbit", "star", "moon -tide")]
-        return found, await store.statistics(WORDS, scope)
+        questions = ("sun orbit", "star", "moon -tide", "quasar tide")
+        found = [await scored(store, question, scope=scope, limit=6) for question in questions]
+        return found, await store.statistics([*WORDS, "quasar"], scope)
 
     before = await told()
     await store.upsert(entries(theirs, ["sun moon orbit"] * len(theirs), tenant="b"))
-    await store.upsert(entries(["x", "y"], ["orbit " * 9] * 2, tenant="a", compartment="legal"))
+    await store.upsert(entries(["x", "y"], ["orbit quasar " * 9] * 2, tenant="a", compartment="legal"))
     assert await told() == before
 
 

@@ -33,7 +33,7 @@ LEAST_SCORED, SCORED_PER_HIT, TOO_MANY = 2_000, 20, 4
 those that hold the terms often.
 """
 _MOST_COUNTED = 2 * SURE * ONE_IN
-_MOST_NOMINATING = 10  # terms, the rarest
+_MOST_NOMINATING = 8  # terms, the rarest: to look for more of them together takes longer than it saves
 _FINEST = 10  # weight of the rarest term; the others have whole numbers below it
 _FREQUENT, _VERY_FREQUENT, _WEIGHTS = 0.5776, 0.6468, "'{0,0.72,0.72,1}'::real[]"
 """`ts_rank` of a term with these weights is above the first number where it is in the title, or there three
@@ -154,7 +154,7 @@ async def read_sample(
 
 
 async def read_frequencies(
-    connection: Connection, terms: Sequence[Term], sample: Sample, scope: Scope | None
+    connection: Connection, terms: Sequence[Term], sample: Sample, totals: Totals, scope: Scope | None
 ) -> dict[str, int]:
     """How many chunks that the scope shows each tsquery finds: estimated where many of the sample do, else
     counted.
@@ -163,9 +163,10 @@ async def read_frequencies(
         term.tsquery: sum(many for pattern, many in sample.patterns.items() if pattern[index] != "0")
         for index, term in enumerate(terms)
     }
+    estimates = {query: min(many * sample.one_in, totals.chunks) for query, many in hits.items()}
     rare = [query for query, many in hits.items() if many < SURE]
     if sample.one_in == 1 or not rare:
-        return {query: many * sample.one_in for query, many in hits.items()}
+        return estimates
     values = Values()
     array, condition = values.bound(rare, "text[]"), visible(scope, "c", values)
     rows = await connection.fetch(
@@ -174,8 +175,7 @@ async def read_frequencies(
         f" FROM unnest({array}) WITH ORDINALITY AS t (term, place) ORDER BY t.place",
         *values,
     )
-    counts = dict(zip(rare, (row["many"] for row in rows), strict=True))
-    return {query: counts.get(query, many * sample.one_in) for query, many in hits.items()}
+    return estimates | dict(zip(rare, (row["many"] for row in rows), strict=True))
 
 
 def term_rank(weights: str, term: Term, values: Values) -> str:

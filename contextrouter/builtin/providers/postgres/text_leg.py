@@ -132,7 +132,7 @@ async def search(
     values = Values()
     condition = admitted(query, question, values)
     sample = await nomination.read_sample(connection, terms, totals, query.scope, condition, values)
-    frequencies = await nomination.read_frequencies(connection, terms, sample, query.scope)
+    frequencies = await nomination.read_frequencies(connection, terms, sample, totals, query.scope)
     idf = _idf(terms, frequencies, totals.chunks)
     if not idf:
         return []
@@ -201,7 +201,7 @@ async def statistics(
     counts: dict[str, int] = {}
     if terms and totals.chunks:
         sample = await nomination.read_sample(connection, terms, totals, scope)
-        counts = await nomination.read_frequencies(connection, terms, sample, scope)
+        counts = await nomination.read_frequencies(connection, terms, sample, totals, scope)
     return TermStatistics(
         documents=totals.chunks,
         average_length=totals.average_length,
