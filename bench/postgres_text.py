@@ -147,7 +147,7 @@ async def times(dsn: str, chunks: int, many: int) -> bool:
     ]
     store = await filled(dsn, documents)
     print(f"\n{chunks:,} chunks; CPU ms: p50, p95, p99 of the leg; p99 of plain SQL; this process")
-    held = True
+    slowest = 0.0
     for kind, texts in questions(documents, many).items():
         for scope in (None, SMALL):
             ours, theirs, cpu = await asked_in_turns(store, dsn, texts, scope)
@@ -159,8 +159,7 @@ async def times(dsn: str, chunks: int, many: int) -> bool:
                 if every:
                     alike.append(len(every & await ids(store, query)) / len(every))
             p50, p95, p99 = spread(ours)
-            good = p99 < P99 or chunks < LARGE
-            held &= good
+            slowest, good = max(slowest, p99), p99 < P99 or chunks < LARGE
             name = kind + (", of 1 % of the chunks" if scope else "")
             print(
                 f"  {name:<52}{p50:7.1f}{p95:7.1f}{p99:7.1f}{spread(theirs)[2]:9.1f}{cpu:7.1f}   {mean(alike or [1.0]):.3f} of"
@@ -168,7 +167,8 @@ async def times(dsn: str, chunks: int, many: int) -> bool:
                 flush=True,
             )
     await removed(store)
-    return held
+    print(f"text leg, {chunks:,} chunks: p99 of the slowest kind of question {slowest:.0f} CPU-ms")
+    return slowest < P99 or chunks < LARGE
 
 
 async def judged(dsn: str, folder: Path) -> bool:
