@@ -61,6 +61,7 @@ def few(patch: pytest.MonkeyPatch, least: int = 4) -> None:
     """Score as few of a handful as otherwise of many thousands."""
     patch.setattr(nomination, "LEAST_SCORED", least)
     patch.setattr(nomination, "SCORED_PER_HIT", 1)
+    patch.setattr(nomination, "NARROW", 0)
 
 
 def sampling(patch: pytest.MonkeyPatch, one_in: int = 1) -> None:

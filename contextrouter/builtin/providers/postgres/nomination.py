@@ -21,16 +21,16 @@ SAMPLED = "left(md5({0}id), 2) = ANY ('{{00,01,02,03}}'::text[])"
 """Whether a chunk is in the sample, one in `ONE_IN`; the index `chunks_sample` has these chunks alone."""
 ONE_IN = 64
 WHOLE, NARROW, FEW_OF = 4_096, 16_384, 8
-"""Chunks of a scope that are all looked at: so few need no sample. And where they are less than one in
-`FEW_OF` of the store: the server would look for the terms in all of it.
+"""Chunks of a scope that are all looked at: the first, or the second where they are less than one in `FEW_OF`
+of the store, for the server would look for the terms in all of it.
 """
 SURE = 64
 """Chunks of the sample that have a term, from which on its frequency is estimated: within an eighth, mostly.
 Others are counted.
 """
 LEAST_SCORED, SCORED_PER_HIT, TOO_MANY = 2_000, 20, 4
-"""Chunks worth scoring: the first, or the second for each that is asked for. More than `TOO_MANY` times that:
-those that hold the terms often.
+"""Chunks worth scoring: the first, or the second for each that is asked for. Of more than `TOO_MANY` times
+that, and `NARROW`, whose terms weigh the same, those that hold them often.
 """
 _MOST_COUNTED = 2 * SURE * ONE_IN
 _MOST_NOMINATING = 8  # terms, the rarest: to look for more of them together takes longer than it saves
@@ -210,7 +210,7 @@ def nominate(
     needed, reached = _level(_sums(sample.admitted, weighed, "123"), budget)
     if reached < budget:
         nominations = [Nomination(any_of_terms(_until(scored, columns, sample, TOO_MANY * budget)))]
-    elif not frequent or reached < TOO_MANY * budget:
+    elif not frequent or reached < max(TOO_MANY * budget, NARROW / sample.one_in):
         nominations = [Nomination(at_least([*weights.items()], needed))]
     else:
         often, mark = _often(sample, weighed, budget, SCORED_PER_HIT * limit)
