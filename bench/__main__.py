@@ -28,6 +28,7 @@ ORDER = (
     "cache",
     "store",
     "postgres",
+    "postgres_text",
     "chunking",
     "ingestion",
     "peers",
@@ -43,6 +44,7 @@ QUICK = {
     "cache": ["3"],
     "store": ["--generated", "3000", "--questions", "20"],
     "postgres": ["--chunks", "3000", "--questions", "20"],
+    "postgres_text": ["--chunks", "3000", "--questions", "20"],
     "chunking": ["--quick", "--rounds", "1"],
     "ingestion": ["--quick"],
     "peers": ["--quick", "--rounds", "1"],
@@ -72,12 +74,12 @@ def main() -> int:
     named = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     wanted = named or [name for name in ORDER if (HERE / f"{name}.py").exists()]
     results = {name: run(name, quick=quick) for name in wanted}
-    print(f"\n{'':<13}{'limits':<8}{'s':>6}  what was found")
+    print(f"\n{'':<15}{'limits':<8}{'s':>6}  what was found")
     for name, (code, seconds, last) in results.items():
-        found = textwrap.wrap(last, WIDTH - 30) or [""]
-        print(f"{name:<13}{'held' if code == 0 else 'MISSED':<8}{seconds:6.0f}  {found[0]}")
+        found = textwrap.wrap(last, WIDTH - 32) or [""]
+        print(f"{name:<15}{'held' if code == 0 else 'MISSED':<8}{seconds:6.0f}  {found[0]}")
         for line in found[1:]:
-            print(f"{'':<29}{line}")
+            print(f"{'':<31}{line}")
     return 1 if any(code for code, _, _ in results.values()) else 0
 
 

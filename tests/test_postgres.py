@@ -233,20 +233,6 @@ async def test_a_store_has_the_words_of_one_configuration() -> None:
 # Words.
 
 
-async def test_rare_terms_nominate_and_all_terms_score(
-    store: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beyond the budget the commonest words find nothing by themselves, and still count for what the rarer
-    ones find.
-    """
-    await store.upsert(
-        [entry(f"d{n:02}", "alpha filler" + " rare" * (n in (3, 7)) + " alpha" * (n == 7)) for n in range(20)]
-    )
-    monkeypatch.setattr(text_leg, "BUDGET", 5)
-    assert await ids(store, "alpha rare", limit=20) == ["d07", "d03"]
-    assert len(await ids(store, "alpha", limit=20)) == 20
-
-
 def test_index_terms_are_positions_by_field_and_never_more_than_postgres_takes() -> None:
     terms, length = write.index_terms(Document(title="Sun", path=("the moon",), content="sun suns"))
     assert terms == "'sun':1A,36C,37C 'the':18B 'moon':19B"

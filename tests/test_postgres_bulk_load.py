@@ -19,7 +19,14 @@ from contextrouter.errors import IngestError
 from contextrouter.ingest import ingest
 from contextrouter.model import Document
 
-ALL = ["chunks_filters", "chunks_keywords_near", "chunks_terms", "chunks_vector_near"]
+ALL = [
+    "chunks_filters",
+    "chunks_frequent",
+    "chunks_keywords_near",
+    "chunks_sample",
+    "chunks_terms",
+    "chunks_vector_near",
+]
 
 
 class Letters(Embedder):
@@ -125,8 +132,10 @@ async def test_a_load_that_died_is_mended_by_the_next_run_or_by_tune() -> None:
             "keywords: there is no index; hnsw WITH (m = 16, ef_construction = 64)",
             "text: there is no index; gin (terms)",
             "text: there is no index; gin (filters)",
+            "text: there is no index; gin (terms) WHERE left(md5(id), 2) = ANY ('{00,01,02,03}'::text[])",
+            "text: there is no index; gin (frequent_terms(terms))",
         ]
-        assert len(await store.tune(apply=True)) == 4
+        assert len(await store.tune(apply=True)) == 6
         assert (await store.status())["indexes"] == "complete"
         assert (await indexes(store), await store.tune()) == (ALL, [])
         await load(store, Pages("aaa"), remove=True)
@@ -211,7 +220,7 @@ async def test_without_shared_memory_one_process_builds_the_indexes(monkeypatch:
 
         monkeypatch.setattr(store.pool, "alone", cramped)
         await store.end_load()
-        assert (workers, await indexes(store)) == (["2", "0"] * 4, ALL)
+        assert (workers, await indexes(store)) == (["2", "0"] * 6, ALL)
 
 
 @pytest.mark.parametrize(

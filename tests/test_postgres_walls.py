@@ -25,6 +25,7 @@ from contextrouter.builtin.providers.memory import Memory
 from contextrouter.builtin.providers.postgres import Postgres
 from contextrouter.builtin.providers.postgres import filter as postgres_filter
 from contextrouter.builtin.providers.postgres import lookup as postgres_lookup
+from contextrouter.builtin.providers.postgres import nomination as postgres_nomination
 from contextrouter.builtin.providers.postgres import text_leg as postgres_text
 from contextrouter.cache import source_versions
 from contextrouter.contracts import Entry
@@ -337,7 +338,12 @@ async def test_with_the_query_s_own_filter_taken_out_row_level_security_holds(
             await graph.open()
         assert await _seen(owner, graphs[owner]) == EXPECTED
         assert await _seen(reader, graphs[reader]) == EXPECTED
-        for module in (postgres_filter, postgres_text, postgres_lookup, postgres_facts):
+        async with reader.pool.transaction(
+            SCOPE
+        ) as connection:  # whose plans cannot use an index of a function
+            assert not (await postgres_nomination.read_totals(connection, SCOPE)).frequent
+        modules = (postgres_filter, postgres_text, postgres_nomination, postgres_lookup, postgres_facts)
+        for module in modules:
             monkeypatch.setattr(module, "visible", lambda scope, table, values: "")
         assert await _seen(reader, graphs[reader]) == EXPECTED
         assert (await reader.statistics(["sun"], SCOPE)).documents == len(EXPECTED["text"])

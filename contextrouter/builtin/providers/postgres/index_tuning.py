@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from contextrouter.builtin.providers.postgres import schema
+from contextrouter.builtin.providers.postgres.nomination import SAMPLED
 from contextrouter.builtin.providers.postgres.vector_leg import (
     MOST_DIMENSIONS,
     Index,
@@ -33,7 +34,12 @@ MOST_LISTS = 32_768
 DRIFT = 2.0
 """How many times too many or too few an index's lists may be before it is built again."""
 _RANKED = f"bm25 WITH (text_config = 'pg_catalog.simple', k1 = {K1}, b = {B})"
-GIN = {"chunks_terms": "gin (terms)", "chunks_filters": "gin (filters)"}
+GIN = {
+    "chunks_terms": "gin (terms)",
+    "chunks_filters": "gin (filters)",
+    "chunks_sample": f"gin (terms) WHERE {SAMPLED.format('')}",
+    "chunks_frequent": "gin (frequent_terms(terms))",
+}
 """Indexes of the text leg and of filters, which a bulk load may have left out."""
 _MEMORY = re.compile(r"[1-9]\d{0,6}(kB|MB|GB)")
 _MISSING, _BROKEN = "there is no index", "building the index broke off"
@@ -164,7 +170,7 @@ def first_statement(pool: Pool, needed: Change, target: Wanted) -> str:
     """The statement that builds an index that is not there, inside a transaction."""
     at = (f'"{pool.schema}"', pool.extension)
     if needed.name in GIN:
-        return f"CREATE INDEX {needed.name} ON {at[0]}.chunks USING {needed.definition}"
+        return f"CREATE INDEX {needed.name} ON {at[0]}.chunks USING {_gin(needed, at[0])}"
     return index_sql(needed.leg, needed.size, needed.definition, target.precision, at=at)
 
 
@@ -184,7 +190,10 @@ async def changes(connection: Connection, target: Wanted, *, ranks: bool = False
     for slot in await schema.slots(connection) or [EMPTY]:
         if not slot.filling:  # its index is built when it is whole
             needed += await changes_at(connection, target, slot)
+    functions = await connection.fetchval("SELECT to_regproc('frequent_terms') IS NOT NULL")
     for name, definition in GIN.items():
+        if "frequent_terms" in definition and not functions:  # an older schema has no such index yet
+            continue
         _, valid = await _state(connection, name)
         if not valid:
             reason = _MISSING if valid is None else _BROKEN
@@ -223,12 +232,17 @@ async def apply(pool: Pool, needed: list[Change], target: Wanted) -> None:
         await connection.execute(f'ANALYZE "{pool.schema}".chunks')
 
 
+def _gin(needed: Change, schema_name: str) -> str:
+    """The definition of a GIN index; the function in it is found without a search path."""
+    return needed.definition.replace("frequent_terms", f"{schema_name}.frequent_terms")
+
+
 def _statements(pool: Pool, needed: Change, size: int, precision: str) -> list[Any]:
     schema_name, name = f'"{pool.schema}"', needed.name
     if name in GIN:
         return [
             f"DROP INDEX CONCURRENTLY IF EXISTS {schema_name}.{name}",
-            f"CREATE INDEX CONCURRENTLY {name} ON {schema_name}.chunks USING {needed.definition}",
+            f"CREATE INDEX CONCURRENTLY {name} ON {schema_name}.chunks USING {_gin(needed, schema_name)}",
         ]
     if needed.leg == "text":
         _, _, options = needed.definition.partition(" ")

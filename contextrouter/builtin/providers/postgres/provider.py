@@ -369,7 +369,9 @@ class Postgres(Maintained):
         return await self.pool.answer(schema.content_version, missing="")
 
     async def statistics(self, terms: Sequence[str], scope: Scope | None = None) -> TermStatistics:
-        """Counts over the chunks that `scope` shows; several words count as the rarest, 20,000 at most."""
+        """Counts over the chunks that `scope` shows, estimated for common words; several words count as the
+        rarest.
+        """
         async with self.pool.transaction(scope) as connection:
             analysed = await self._words.analyses(connection, terms)
             return await text_leg.statistics(connection, analysed, scope)
