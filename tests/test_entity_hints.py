@@ -251,6 +251,7 @@ async def test_the_store_says_what_to_do_where_entities_have_no_vectors(store: S
     else:
         place = store.pool.schema
         await run(f'DROP TABLE "{place}".entities')
+        await run(f'DROP FUNCTION "{place}".frequent_terms CASCADE')
         await run(f"UPDATE \"{place}\".meta SET value = '3' WHERE key = 'schema'")
         remedy = "run `contextrouter db migrate`, then `contextrouter ingest`"
     context = await ask(store, "wife", "Bob")
@@ -258,7 +259,7 @@ async def test_the_store_says_what_to_do_where_entities_have_no_vectors(store: S
     assert '"wife" not looked for by meaning: ' in note(context)
     assert remedy in note(context)
     if isinstance(store, Postgres):
-        assert await store.migrate() == [4]
+        assert await store.migrate() == [4, 5]
     assert (await bring(store, {"family": FAMILY}, origin="family")).entities > 0  # of unchanged documents
     assert note(await ask(store, "wife")) == '"wife" → Anna .79'
 
