@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers.sqlite.filter import Condition
 from contextrouter.errors import MissingDependency
@@ -42,6 +42,14 @@ def numbers(connection: sqlite3.Connection, sql: str, values: Sequence[Any] = ()
     return [np.fromstring(text, dtype=np.int64, sep=",") if text else np.zeros(0, np.int64) for text in row]
 
 
+def outermost(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The lowest and the highest number of a chunk; 0 and -1 where there is none."""
+    # Both in one SELECT would have SQLite look at all chunks.
+    sql = "SELECT (SELECT min(number) FROM chunks), (SELECT max(number) FROM chunks)"
+    lowest, highest = connection.execute(sql).fetchone()
+    return (0, -1) if lowest is None else (lowest, highest)
+
+
 def best(chunks: Numbers, scores: Scores, limit: int, decimals: int) -> list[tuple[int, float]]:
     """The `limit` best of (number, score, rounded), and those tied with the last of them, best first.
 
@@ -58,6 +66,13 @@ def best(chunks: Numbers, scores: Scores, limit: int, decimals: int) -> list[tup
     return ranked[:limit] + [pair for pair in ranked[limit:] if pair[1] == ranked[limit - 1][1]]
 
 
+class _Admitted(NamedTuple):
+    """Whether each chunk is admitted, from the one behind `base` on; `base` itself is not."""
+
+    base: int
+    flags: NDArray[np.bool_]
+
+
 class AdmittedChunks:
     """Which chunks a condition admits, remembered for the latest conditions.
 
@@ -67,48 +82,50 @@ class AdmittedChunks:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: dict[tuple[str, Condition], tuple[int, Numbers]] = {}
+        self._known: dict[tuple[str, Condition], _Admitted] = {}
 
     def indexes(
         self, chunks: Numbers, connection: sqlite3.Connection, store: str, condition: Condition
     ) -> Numbers:
-        """Indexes into `chunks` (each number at most once, all in the snapshot of `connection`) of those
-        admitted.
-        """
+        """Indexes into `chunks` (all in the snapshot of `connection`) of those admitted."""
         np = numpy()
         if not len(chunks):
             return np.zeros(0, np.int64)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
         admitted = self._admitted(connection, store, condition)
-        if not len(admitted):
-            return np.zeros(0, np.int64)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
-        if len(chunks) * 8 > len(admitted):  # a table of all numbers is then cheaper than so many searches
-            return np.flatnonzero(np.isin(chunks, admitted, assume_unique=True))  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
-        at = np.minimum(np.searchsorted(admitted, chunks), len(admitted) - 1)
-        return np.flatnonzero(admitted[at] == chunks)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
+        at = np.maximum(chunks - admitted.base, 0) if admitted.base else chunks
+        return np.flatnonzero(admitted.flags.take(at))  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
     def forget(self) -> None:
         """Let go of everything."""
         with self._lock:
             self._known.clear()
 
-    def _admitted(self, connection: sqlite3.Connection, store: str, condition: Condition) -> Numbers:
-        """Numbers of the chunks admitted, ascending, at least of those in the snapshot."""
+    def _admitted(self, connection: sqlite3.Connection, store: str, condition: Condition) -> _Admitted:
+        """The chunks admitted, at least of those in the snapshot."""
         np = numpy()
         key = (store, condition)
         with self._lock:
-            newest, admitted = self._known.get(key, (0, np.zeros(0, np.int64)))
-        highest = connection.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()[0]
+            known = self._known.get(key)
+        lowest, highest = outermost(connection)
+        unused = lowest - 1 if lowest > highest // 2 else 0  # few unused numbers cost less than to subtract
+        base, flags = known or _Admitted(unused, np.zeros(1, bool))
+        newest = base + len(flags) - 1
         if newest < highest:
             sql = f"SELECT group_concat(c.number) FROM chunks c WHERE c.number > ? AND {condition.where}"
-            new = np.sort(numbers(connection, sql, (newest, *condition.values))[0])
-            newest, admitted = highest, np.concatenate((admitted, new))
-        self._remember(key, newest, admitted)
-        return admitted  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
+            (new,) = numbers(connection, sql, (newest, *condition.values))
+            grown = np.zeros(highest + 1 - base, bool)
+            grown[: len(flags)] = flags
+            grown[new - base] = True
+            flags = grown
+        admitted = _Admitted(base, flags)
+        self._remember(key, admitted)
+        return admitted
 
-    def _remember(self, key: tuple[str, Condition], newest: int, admitted: Numbers) -> None:
+    def _remember(self, key: tuple[str, Condition], admitted: _Admitted) -> None:
         with self._lock:
-            before = self._known.pop(key, (0, admitted))
-            self._known[key] = (newest, admitted) if newest >= before[0] else before
+            before = self._known.pop(key, admitted)
+            newer = admitted.base + len(admitted.flags) >= before.base + len(before.flags)
+            self._known[key] = admitted if newer else before
             for stale in [stale for stale in self._known if stale[0] != key[0]]:
                 del self._known[stale]
             while len(self._known) > _REMEMBERED:

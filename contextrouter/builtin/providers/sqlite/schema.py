@@ -88,6 +88,14 @@ CREATE TABLE entities (
 ) WITHOUT ROWID
 """
 
+PACKED_TABLE = """
+-- Postings of the commonest terms once more, many in one row, for as long as meta's `packed` says that they are all.
+CREATE TABLE IF NOT EXISTS packed (
+  number INTEGER PRIMARY KEY, block INTEGER NOT NULL, term TEXT NOT NULL, postings BLOB NOT NULL,
+  UNIQUE (block, term)
+)
+"""
+
 SECOND_TABLES = f"""
 CREATE TABLE vectors{SECOND} (chunk INTEGER PRIMARY KEY, vector BLOB, keywords BLOB);
 CREATE TABLE vector_codes{SECOND} (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
@@ -114,6 +122,7 @@ EMPTIED = (
     "links",
     "facts",
     "entities",
+    "packed",
 )
 """Tables a store has nothing in once it is cleared; the index `terms` is emptied in its own way."""
 
@@ -136,6 +145,7 @@ def create(connection: sqlite3.Connection) -> None:
         if statement.strip():
             connection.execute(statement)
     connection.execute(ENTITY_TABLE)
+    connection.execute(PACKED_TABLE)
     values = {"store": uuid.uuid4().hex, "generation": 0, "chunks": 0, "length": 0, "log": 0, "removed": 0}
     values[LAST_FILTER] = 0
     values["analysis"] = ANALYSED_BY
@@ -148,6 +158,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a store of an older version that is read up to date. Call inside a write transaction."""
     if not has_entities(connection):
         connection.execute(ENTITY_TABLE)
+    connection.execute(PACKED_TABLE)
     if connection.execute("PRAGMA user_version").fetchone()[0] < USUAL:
         last = connection.execute("SELECT coalesce(max(number), 0) FROM filter_values").fetchone()[0]
         write_meta(connection, LAST_FILTER, last)

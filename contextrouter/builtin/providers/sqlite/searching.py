@@ -10,8 +10,9 @@ from contextrouter.builtin.providers.job_runs import add_run_times
 from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema
 from contextrouter.builtin.providers.sqlite.file import Stop, begin_snapshot, end_snapshot
 from contextrouter.builtin.providers.sqlite.filter import admitted
+from contextrouter.builtin.providers.sqlite.score_sums import Contributions
 from contextrouter.builtin.providers.sqlite.search_batches import Answers
-from contextrouter.builtin.providers.sqlite.text_leg import Contributions, TextIndex, TextQuery
+from contextrouter.builtin.providers.sqlite.text_leg import TextIndex, TextQuery
 from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSnapshot, VectorQuery
 from contextrouter.builtin.providers.vector_slots import answering, choose
 from contextrouter.errors import SourceError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import EVERYTHING, Condition, visible
-from contextrouter.builtin.providers.sqlite.rows import numbers, numpy
+from contextrouter.builtin.providers.sqlite.rows import numbers, numpy, outermost
 from contextrouter.model import Document
 from contextrouter.runtime.lru import Lru
 from contextrouter.scope import SHARED, Scope
@@ -170,9 +170,7 @@ class ChunkLanguages(SnapshotCache[LanguageCodes]):
     def update(self, connection: sqlite3.Connection, value: LanguageCodes) -> LanguageCodes:
         """The languages of chunks behind the last known are added."""
         base, codes = value
-        lowest, highest = connection.execute(
-            "SELECT coalesce(min(number), 0), coalesce(max(number), -1) FROM chunks"
-        ).fetchone()
+        lowest, highest = outermost(connection)
         if not len(codes) or 0 < lowest < base:  # nothing is read, or only of a snapshot after this one
             base, codes = lowest, codes[:0]
         if highest < base + len(codes):

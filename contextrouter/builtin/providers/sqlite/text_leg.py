@@ -7,12 +7,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from contextrouter.builtin.providers.sqlite import schema
+from contextrouter.builtin.providers.sqlite import packed_postings, schema
 from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
-from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
+from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numbers, numpy
+from contextrouter.builtin.providers.sqlite.score_sums import (
+    Contributions,
+    Postings,
+    WeightedWord,
+    best_chunks,
+)
 from contextrouter.builtin.providers.sqlite.snapshot_cache import (
     ChunkLanguages,
     ChunkLengths,
@@ -27,7 +33,7 @@ from contextrouter.text import bm25, query_syntax
 from contextrouter.text.languages import Languages, Word, analyses
 
 if TYPE_CHECKING:
-    from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
+    from contextrouter.builtin.providers.sqlite.rows import Numbers
 
 POSTINGS, FOLD = 100_000, 2
 """Postings read for one question: the former, or FOLD times the chunks where that is more; then the commonest
@@ -45,17 +51,6 @@ MOST_REMEMBERED = 1_000_000
 """Postings that are remembered between searches: 16 bytes each."""
 
 
-class Postings(NamedTuple):
-    """The chunks that have a term, each once, and how often: a count for each field, weighted."""
-
-    chunks: Numbers
-    frequencies: Scores
-
-
-Contributions: TypeAlias = "dict[int, tuple[Postings, Scores]]"
-"""What terms contribute to the scores of their chunks, before their weight; by `id()` of their postings."""
-
-
 class TextQuery(NamedTuple):
     """The words of a question, whose scope `condition` holds as well, and how many chunks are asked for."""
 
@@ -66,10 +61,13 @@ class TextQuery(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """A search while it reads: its snapshot, the store's id, postings that were read before, when to stop."""
+    """A search while it reads: its snapshot, the store's id, what is packed, what was read before, when to
+    stop.
+    """
 
     connection: sqlite3.Connection
     store: str
+    packed: packed_postings.Packed
     recent: Recent[str, Postings]
     stop: Stop
 
@@ -82,6 +80,7 @@ class TextIndex:
 
     def __init__(self, weights: Mapping[str, float], admitted: AdmittedChunks) -> None:
         self._weights = {ord(field[0]): weight for field, weight in weights.items()}
+        self._gone, self._packed = packed_postings.GoneChunks(), packed_postings.PackedTerms()
         self._admitted = admitted
         self._lengths, self._label_counts = ChunkLengths(), LabelCounts()
         self._languages = ChunkLanguages()
@@ -94,29 +93,22 @@ class TextIndex:
         holds what terms contributed in other queries of the batch, which have the same scope.
         """
         words, scope, condition, limit = query
-        np = numpy()
         with stop.finishing():
             shown = self._label_counts.visible(connection, scope)
             lengths = self._lengths.read_at(connection)
-        reading, average = self._reading(connection, stop), shown.average_length or 1.0
-        # Each word has a chunk but once, so that sums can be kept by chunk: sorting the postings costs more.
-        summed = np.zeros(len(lengths.values))
-        for word in self._read(reading, words, shown):
-            idf = bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word]))
-            for postings in word:
-                contribution = contributions.get(id(postings))
-                if contribution is None:
-                    relative = lengths.of(postings.chunks) / average
-                    contribution = postings, bm25.saturation(postings.frequencies, relative)
-                    contributions[id(postings)] = contribution  # it keeps them: no others get their id
-                summed[postings.chunks - lengths.base] += idf * contribution[1]
-        chosen = np.flatnonzero(summed > 0.0)
-        summed, matches = summed[chosen], chosen + lengths.base
-        if condition.sql and condition != visible(scope, "c"):
+        reading = self._reading(connection, stop)
+        weighted = [
+            WeightedWord(word, bm25.weight(shown.chunks, sum([len(postings.chunks) for postings in word])))
+            for word in self._read(reading, words, shown)
+        ]
+
+        def admit(chunks: Numbers) -> Numbers:
             with stop.finishing():
-                admitted = self._admitted.indexes(matches, connection, reading.store, condition)
-            summed, matches = summed[admitted], matches[admitted]
-        return best(matches, summed, limit, 9)
+                return self._admitted.indexes(chunks, connection, reading.store, condition)
+
+        narrows = condition.sql and condition != visible(scope, "c")
+        average = shown.average_length or 1.0
+        return best_chunks(weighted, (lengths, average), contributions, limit, admit if narrows else None)
 
     def statistics(
         self, connection: sqlite3.Connection, terms: Sequence[str], scope: Scope | None, stop: Stop
@@ -153,9 +145,14 @@ class TextIndex:
         self._label_counts.forget()
         self._languages.forget()
         self._recent.forget()
+        self._gone.forget()
+        self._packed.forget()
 
     def _reading(self, connection: sqlite3.Connection, stop: Stop) -> _Reading:
-        return _Reading(connection, schema.text(connection, "store"), self._recent.read_at(connection), stop)
+        with stop.finishing():
+            packed = self._packed.read_at(connection)
+        store, recent = schema.text(connection, "store"), self._recent.read_at(connection)
+        return _Reading(connection, store, packed, recent, stop)
 
     def _read(
         self, reading: _Reading, words: Sequence[Word], shown: VisibleChunks
@@ -172,7 +169,7 @@ class TextIndex:
             read = {key: read[key] for key in bm25.rarest(counts, budget)}
         else:
             every = list(dict.fromkeys(term for word in words for term in word))
-            worth = dict.fromkeys(_worth_reading(reading.connection, every, shown.chunks))
+            worth = dict.fromkeys(self._worth_reading(reading, every, shown.chunks))
             read = self._find(reading, words, worth, shown)
         together: dict[tuple[int, str], list[Postings]] = {}
         for word, postings in read.values():
@@ -213,20 +210,55 @@ class TextIndex:
         if languages is not None:
             with reading.stop.finishing():
                 kept = self._languages.read_at(reading.connection).among(postings.chunks, languages)
-            postings = Postings(postings.chunks[kept], postings.frequencies[kept])
+            postings = postings.at(kept)
         if condition.sql:
             with reading.stop.finishing():
                 kept = self._admitted.indexes(postings.chunks, reading.connection, reading.store, condition)
-            postings = Postings(postings.chunks[kept], postings.frequencies[kept])
+            postings = postings.at(kept)
         return postings
 
     def _postings(self, reading: _Reading, term: str) -> Postings:
         """The postings of a term. The queries of a question share most of their terms, and questions many."""
-        postings = reading.recent.get(term)
+        postings = self._quick_postings(reading, term)
         if postings is None:
             postings = self._read_postings(reading.connection, term)
             reading.recent.add(term, postings, len(postings.chunks))
         return postings
+
+    def _quick_postings(self, reading: _Reading, term: str) -> Postings | None:
+        """The postings of a term that were read before, or are packed."""
+        postings = reading.recent.get(term)
+        if postings is None and term in reading.packed.numbers:
+            weights = [*self._weights.values()]
+            read = packed_postings.read_packed(reading.connection, reading.packed, term, weights)
+            postings = Postings(*read).without(self._gone.read_at(reading.connection))
+            reading.recent.add(term, postings, len(postings.chunks))
+        return postings
+
+    def _worth_reading(self, reading: _Reading, terms: Sequence[str], total: int) -> list[str]:
+        """Terms whose postings are read. To count a term's chunks costs half as much as to read them, where
+        they are not packed: few are just read.
+        """
+        few = len(terms) <= FEW or len(terms) * total <= POSTINGS
+        if few and not any(term.endswith(query_syntax.FURTHEST) for term in terms):
+            return list(terms)
+        packed = {term for term in terms if term in reading.packed.numbers}
+        ready = {term for term in terms if reading.recent.get(term) is not None}
+        if packed and len(terms) - len(packed) <= FEW:  # the others are rare, and so read
+            ready |= {term for term in terms if not term.endswith(query_syntax.FURTHEST)} - packed
+        counts = {term: len(self._postings(reading, term).chunks) for term in terms if term in ready}
+        counts |= frequencies(reading.connection, [term for term in terms if term not in packed | ready])
+        unread = packed - ready
+        most = {
+            term: packed_postings.count_packed(reading.connection, reading.packed, term) for term in unread
+        }
+        budget = max(POSTINGS, FOLD * total)
+        chosen = bm25.rarest([*counts.items(), *most.items()], budget)[:_MOST_TERMS]
+        gone = len(self._gone.read_at(reading.connection)) if unread else 0
+        if gone and not _is_certain({*chosen}, counts | most, {term: gone for term in unread}, budget):
+            counts |= {term: len(self._postings(reading, term).chunks) for term in unread}
+            return bm25.rarest(list(counts.items()), budget)[:_MOST_TERMS]
+        return chosen
 
     def _read_postings(self, connection: sqlite3.Connection, term: str) -> Postings:
         np = numpy()
@@ -238,19 +270,24 @@ class TextIndex:
             return Postings(coded, np.zeros(0))
         weights = np.zeros(128)
         weights[list(self._weights)] = list(self._weights.values())
-        found, starts = np.unique(coded >> 7, return_index=True)
-        return Postings(found, np.add.reduceat(weights[coded & 127], starts))
+        chunks = coded >> 7
+        starts = np.flatnonzero(np.diff(chunks, prepend=-1))
+        return Postings(chunks[starts], np.add.reduceat(weights[coded & 127], starts))
 
 
-def _worth_reading(connection: sqlite3.Connection, terms: Sequence[str], total: int) -> list[str]:
-    """Terms whose postings are read. To count a term's chunks costs half as much as to read them: few are
-    just read.
+def _is_certain(
+    chosen: Collection[str], most: Mapping[str, int], fewer: Mapping[str, int], budget: int
+) -> bool:
+    """Whether the rarest terms within a budget are those chosen, though counts may be lower than `most`, by
+    up to `fewer`.
     """
-    few = len(terms) <= FEW or len(terms) * total <= POSTINGS
-    if few and not any(term.endswith(query_syntax.FURTHEST) for term in terms):
-        return list(terms)
-    budget = max(POSTINGS, FOLD * total)
-    return bm25.rarest(list(frequencies(connection, terms).items()), budget)[:_MOST_TERMS]
+    least = {term: count - fewer.get(term, 0) for term, count in most.items()}
+    following = min([count for term, count in least.items() if term not in chosen], default=None)
+    if following is None:
+        return True
+    read = [least[term] for term in chosen]
+    reaches = max([most[term] for term in chosen], default=0)
+    return min(read, default=0) > 0 and following > reaches and sum(read) + following > budget
 
 
 def frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> dict[str, int]:

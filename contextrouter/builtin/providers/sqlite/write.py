@@ -16,7 +16,7 @@ from contextrouter.builtin.providers import stored_attributes
 from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
 from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
-from contextrouter.builtin.providers.sqlite import entity_vectors, schema
+from contextrouter.builtin.providers.sqlite import entity_vectors, packed_postings, schema
 from contextrouter.builtin.providers.sqlite.payloads import compress, document, payload
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
 from contextrouter.builtin.providers.vector_slots import (
@@ -115,12 +115,14 @@ def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dim
     """Put documents in place of what they were. Call inside a write transaction."""
     reanalyse(connection)
     places = schema.slots(connection)
-    filters = _FilterNumbers(connection)
+    filters, packer = _FilterNumbers(connection), packed_postings.Packer(connection)
     for row in rows:
         places = _check_sizes(connection, places, row, model, dimensions)
         _remove(connection, row.tenant, row.id)
-        _insert(connection, row, filters, (choose(places, model, dimensions) if places else EMPTY, places))
+        slots = (choose(places, model, dimensions) if places else EMPTY, places)
+        _insert(connection, row, (filters, packer), slots)
     filters.keep()
+    packer.finish()
     next_generation(connection)
 
 
@@ -274,10 +276,13 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
 
 
 def _insert(
-    connection: sqlite3.Connection, rows: Rows, filters: _FilterNumbers, of_vectors: tuple[Slot, list[Slot]]
+    connection: sqlite3.Connection,
+    rows: Rows,
+    of_transaction: tuple[_FilterNumbers, packed_postings.Packer],
+    of_vectors: tuple[Slot, list[Slot]],
 ) -> None:
     """Insert one document. `of_vectors`: the place of its vectors, and all places that are in use."""
-    slot, places = of_vectors
+    (filters, packer), (slot, places) = of_transaction, of_vectors
     document = connection.execute(
         "INSERT INTO documents (tenant, id, compartment, sensitivity, url, fingerprint, payload) VALUES (?,"
         " ?, ?, ?, ?, ?, ?)",
@@ -294,6 +299,7 @@ def _insert(
             "INSERT INTO terms (rowid, title, path, body) VALUES (?, ?, ?, ?)", (number, *chunk.terms)
         )
         assert number is not None
+        packer.add(number, chunk.terms)
         if chunk.vectors:
             insert_vectors(connection, number, chunk.vectors, slot.suffix)
         for model, vectors in chunk.others.items():
@@ -371,15 +377,16 @@ def _cut(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM removed")
     schema.write_meta(connection, "log", schema.number(connection, "generation"))
     schema.write_meta(connection, "removed", 0)
+    packed_postings.pack_all(connection)  # what was packed had these chunks
 
 
 def sweep(connection: sqlite3.Connection) -> None:
     """Take out filter values no chunk has any more and the log of removed chunks, and merge the text
     index.
     """
-    _cut(connection)
     connection.execute("DELETE FROM filter_values WHERE number NOT IN (SELECT value FROM filters)")
     connection.execute("INSERT INTO terms (terms) VALUES ('optimize')")
+    _cut(connection)
 
 
 def listed(ids: Iterable[str]) -> str:
