@@ -413,3 +413,34 @@ async def test_a_small_store_packs_nothing(store: Sqlite, monkeypatch: pytest.Mo
     assert await note_of(store) is None
     await store.upsert([entry("a", "tide")])
     assert await ids(store, "tide sun") == ["a"]
+
+
+async def test_a_store_that_is_too_large_to_pack_again_goes_on_with_what_is_packed(
+    store: Sqlite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.upsert([entry(f"d{n}", "sun moon") for n in range(4)])
+    monkeypatch.setattr(packed_postings, "LARGEST", 10)
+    await store.upsert([entry(f"e{n}", "sun star") for n in range(30)])
+    note = await note_of(store)
+    assert note is not None
+    assert (note.chunks, len(await ids(store, "sun", limit=99))) == (4, 34)
+    await store.vacuum()
+    assert (await note_of(store), len(await ids(store, "sun", limit=99))) == (None, 34)
+    await store.upsert([entry("f", "sun")])
+    assert (await note_of(store), len(await ids(store, "sun", limit=99))) == (None, 35)
+
+
+async def test_a_large_document_is_packed_in_parts(store: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.upsert([entry(f"d{n}", "sun moon") for n in range(40)])
+    read: list[int] = []
+    read_waiting = packed_postings._read_waiting
+
+    def spy(connection: sqlite3.Connection, start: int) -> Any:
+        occurrences = read_waiting(connection, start)
+        read.append(len(occurrences))
+        return occurrences
+
+    monkeypatch.setattr(packed_postings, "_read_waiting", spy)
+    await store.upsert([entry(f"e{n:02}", "sun") for n in range(30)])
+    assert max(read) == packed_postings.WAITING
+    assert len(await ids(store, "sun", limit=99)) == 70

@@ -32,14 +32,16 @@ from contextrouter.builtin.providers.sqlite.snapshot_cache import SnapshotCache
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.sqlite.rows import Numbers, Scores
 
-FIRST = 5_000
-"""Chunks from which a store packs: below, FTS5 is quick enough."""
+FIRST, LARGEST = 5_000, 200_000
+"""Chunks from which a store packs, for below, FTS5 is quick enough; and up to which it packs all again, for
+that takes memory for every occurrence of a term. What is packed by then is kept up to date.
+"""
 COMMON, LEAST, MOST = 1 / 50, 1_000, 65_000
 """A term is packed that this share of the chunks has, and so many chunks; at most so many terms."""
 GROWN = 4
 """All is packed again when there are so many times the chunks: other terms are the commonest then."""
-WAITING = 2_000
-"""Chunks that become a block."""
+WAITING = 500
+"""Chunks that become a block: what is held in memory of a large document."""
 TOGETHER = 8
 """Blocks of one size that become one."""
 NOTE = "packed"
@@ -212,23 +214,25 @@ class Packer:
     def add(self, chunk: int, fields: Sequence[str]) -> None:
         """Take the terms of a new chunk: of each field, parted by spaces."""
         self._last, self._added = chunk, self._added + 1
-        if self._terms:
+        if self._note is not None:
             of_term = self._terms.get
             for field, text in enumerate(fields):
                 numbers_here = [number for term in text.split() if (number := of_term(term))]
                 self._occurring += numbers_here
                 self._places.append((chunk * 4 + field, len(numbers_here)))
+            if self._added >= WAITING:
+                self._note = self._append(self._note)
 
     def finish(self) -> None:
         """Write what was taken."""
         total, note = schema.number(self._connection, "chunks"), self._note
-        if note is None or total > GROWN * note.chunks:
+        if note is None or GROWN * note.chunks < total <= LARGEST:
             if total >= FIRST:
                 pack_all(self._connection)
         elif self._added:
             self._append(note)
 
-    def _append(self, note: Note) -> None:
+    def _append(self, note: Note) -> Note:
         if self._occurring:
             np = numpy()
             places = np.array(self._places, np.int64)
@@ -244,6 +248,8 @@ class Packer:
         if note.waiting[1] >= WAITING:
             note = _pack_waiting(self._connection, note, self._terms)
         _write_note(self._connection, note)
+        self._occurring, self._places, self._added = [], [], 0
+        return note
 
 
 def _pack_waiting(connection: sqlite3.Connection, note: Note, numbers_of: Mapping[str, int]) -> Note:
@@ -260,13 +266,13 @@ def _pack_waiting(connection: sqlite3.Connection, note: Note, numbers_of: Mappin
 
 def pack_all(connection: sqlite3.Connection) -> None:
     """Pack the postings of what are the commonest terms by now, of all chunks. Nothing is packed in a small
-    store.
+    store, or in one that is too large.
     """
     np = numpy()
     connection.execute("DELETE FROM packed")
     connection.execute("DELETE FROM meta WHERE key = ?", (NOTE,))
     total = schema.number(connection, "chunks")
-    if total < FIRST:
+    if not FIRST <= total <= LARGEST:
         return
     threshold = max(LEAST, int(COMMON * total))
     sql = "SELECT term FROM vocabulary WHERE doc >= ? LIMIT ?"
@@ -294,21 +300,24 @@ def _join_blocks(connection: sqlite3.Connection, blocks: list[tuple[int, int]]) 
         if len(blocks) - start < TOGETHER:
             return blocks
         base, size = blocks[start][0], sum(size for _, size in blocks[start:])
-        rows = connection.execute(
-            "SELECT term, block, postings FROM packed WHERE block >= ? ORDER BY term, block", (base,)
-        ).fetchall()
-        connection.execute("DELETE FROM packed WHERE block >= ?", (base,))
-        if rows:
-            np = numpy()
-            named = dict(enumerate(dict.fromkeys(term for term, _, _ in rows)))
-            place_of = {term: number for number, term in named.items()}
-            parts = [unpack(blob, block) for _, block, blob in rows]
-            places = np.repeat([place_of[term] for term, _, _ in rows], [len(each[0]) for each in parts])
-            chunks, codes, listed = map(np.concatenate, zip(*parts, strict=True))
-            counts = counts_of(codes.astype(np.int64))
-            counts[:, codes == 0] = listed.T
-            _insert_block(connection, base, named, Entries(places, chunks, counts))
+        joined = json.dumps([block for block, _ in blocks[start:]])
+        terms = connection.execute("SELECT DISTINCT term FROM packed WHERE block >= ?", (base,)).fetchall()
+        for (term,) in terms:  # one at a time: all together take hundreds of megabytes
+            _join_term(connection, base, joined, term)
         blocks = [*blocks[:start], (base, size)]
+
+
+def _join_term(connection: sqlite3.Connection, base: int, blocks: str, term: str) -> None:
+    """Make one row of a term of those in these blocks, a JSON list; `base` is the first of them."""
+    np = numpy()
+    sql = "SELECT block, postings FROM json_each(?) CROSS JOIN packed ON block = value AND term = ?"
+    parts = [unpack(blob, block) for block, blob in connection.execute(sql, (blocks, term))]
+    chunks, codes, listed = map(np.concatenate, zip(*parts, strict=True))
+    counts = counts_of(codes.astype(np.int64))
+    counts[:, codes == 0] = listed.T
+    sql = "DELETE FROM packed WHERE block IN (SELECT value FROM json_each(?)) AND term = ?"
+    connection.execute(sql, (blocks, term))
+    _insert_block(connection, base, {0: term}, Entries(np.zeros(len(chunks), np.int64), chunks, counts))
 
 
 def _insert_block(
