@@ -415,7 +415,7 @@ async def test_a_small_store_packs_nothing(store: Sqlite, monkeypatch: pytest.Mo
     assert await ids(store, "tide sun") == ["a"]
 
 
-async def test_a_store_that_is_too_large_to_pack_again_goes_on_with_what_is_packed(
+async def test_a_store_too_large_to_pack_again_keeps_what_is_packed(
     store: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.upsert([entry(f"d{n}", "sun moon") for n in range(4)])
