@@ -20,7 +20,7 @@ import random
 import statistics
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -364,18 +364,22 @@ async def measure(dsn: str, asked: argparse.Namespace) -> int:
     return 0 if bench.held else 1
 
 
+def on_server(measure: Callable[[str, argparse.Namespace], Coroutine[Any, Any, int]], asked: Any) -> int:
+    """Measure on the server of `--dsn`, or on one of our own in a temporary folder."""
+    if asked.dsn:
+        return asyncio.run(measure(asked.dsn, asked))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        return asyncio.run(measure(started(Path(folder)), asked))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="The store in Postgres at scale")
     parser.add_argument("--chunks", type=int, default=LARGE)
     parser.add_argument("--dimensions", type=int, default=384)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--dsn", default="")
-    asked = parser.parse_args()
-    if asked.dsn:
-        return asyncio.run(measure(asked.dsn, asked))
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)
-        return asyncio.run(measure(started(Path(folder)), asked))
+    return on_server(measure, parser.parse_args())
 
 
 if __name__ == "__main__":

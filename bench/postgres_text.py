@@ -17,11 +17,9 @@ more than .001, and, from 100,000 chunks, where p99 of a kind is 100 ms or more.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import random
 import sys
-import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,7 +33,7 @@ import asyncpg
 from corpora import generated
 from judged import BATCH, entries_of, read
 from measures import NDCG, RECALL, Run, at_most, by_question
-from postgres import LARGE, SMALL, started
+from postgres import LARGE, SMALL, on_server
 
 from contextrouter.builtin.providers.postgres import Postgres, nomination
 from contextrouter.model import Document, Query
@@ -208,12 +206,7 @@ def main() -> int:
     parser.add_argument("--chunks", type=int, default=LARGE)
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--dsn", default="")
-    asked = parser.parse_args()
-    if asked.dsn:
-        return asyncio.run(measure(asked.dsn, asked))
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)
-        return asyncio.run(measure(started(Path(folder)), asked))
+    return on_server(measure, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
-import asyncpg
 import pytest
-from support.postgres_server import open_store, run
+from support.postgres_server import note_plans, open_store, run
 from support.stores import entry, ids
 from support.texts import HOSTILE
 
@@ -311,15 +310,7 @@ async def test_the_vector_index_is_used_and_ordered_by_the_bare_operator(
         [entry(f"d{n:04}", "x", vector=[chance.gauss(0, 1) for _ in range(8)]) for n in range(300)]
     )
     await run(f'ANALYZE "{store.pool.schema}".chunks')
-    plans: list[str] = []
-    fetch = asyncpg.Connection.fetch
-
-    async def explained(connection: Any, sql: str, *values: Any) -> Any:
-        if "<=>" in sql:
-            plans.append("\n".join(row[0] for row in await fetch(connection, f"EXPLAIN {sql}", *values)))
-        return await fetch(connection, sql, *values)
-
-    monkeypatch.setattr(asyncpg.Connection, "fetch", explained)
+    plans = note_plans(monkeypatch, "<=>")
     async with open_store(schema=store.pool.schema, exact_below=0) as fast:
         assert len(await ids(fast, "", "vector", vector=[1.0] * 8, limit=10)) == 10
         assert len(await ids(fast, "", "keywords", vector=[1.0] * 8, limit=10)) == 10

@@ -11,9 +11,8 @@ from hashlib import md5
 from itertools import count, islice
 from typing import Any
 
-import asyncpg
 import pytest
-from support.postgres_server import open_store, run
+from support.postgres_server import note_plans, open_store, run
 from support.stores import entry, ids
 
 from contextrouter.builtin.providers.postgres import Postgres, nomination
@@ -312,15 +311,7 @@ async def test_the_server_reads_the_indexes_that_were_made_for_it(
     few(monkeypatch)
     sampling(monkeypatch)
     await run(f'ANALYZE "{store.pool.schema}".chunks')
-    plans: list[str] = []
-    fetch = asyncpg.Connection.fetch
-
-    async def explained(connection: Any, sql: str, *values: Any) -> Any:
-        if "FROM chunks" in sql:
-            plans.append("\n".join(row[0] for row in await fetch(connection, f"EXPLAIN {sql}", *values)))
-        return await fetch(connection, sql, *values)
-
-    monkeypatch.setattr(asyncpg.Connection, "fetch", explained)
+    plans = note_plans(monkeypatch, "FROM chunks")
     await ids(store, "sun moon", limit=2)
     assert "Index Scan on chunks_sample" in plans[0]
     assert any("Index Scan on chunks_frequent" in plan for plan in plans)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
 from contextrouter.builtin.providers.postgres import Postgres, embedded
 
@@ -97,3 +98,17 @@ async def run(sql: str, *values: Any, **keywords: Any) -> list[Any]:
         return list(await connection.fetch(sql, *values))
     finally:
         await connection.close()
+
+
+def note_plans(monkeypatch: pytest.MonkeyPatch, part: str) -> list[str]:
+    """Note how the server reads the rows of the statements that hold `part`, as they are sent from now on."""
+    plans: list[str] = []
+    fetch = asyncpg.Connection.fetch
+
+    async def explained(connection: Any, sql: str, *values: Any) -> Any:
+        if part in sql:
+            plans.append("\n".join(row[0] for row in await fetch(connection, f"EXPLAIN {sql}", *values)))
+        return await fetch(connection, sql, *values)
+
+    monkeypatch.setattr(asyncpg.Connection, "fetch", explained)
+    return plans
