@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections.abc import Iterator
 from importlib.resources import files
@@ -15,7 +16,7 @@ import typer
 from contextrouter.cli import ingest as ingesting
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import INGESTION, NOTHING, OK, command
-from contextrouter.cli.init import copy
+from contextrouter.cli.init import copy, write_files
 from contextrouter.cli.views.context_explanation import print_explanation
 from contextrouter.cli.views.whole_context import print_context
 from contextrouter.errors import SettingsError
@@ -87,13 +88,8 @@ def example() -> Traversable:
 def _copy(source: Traversable, into: Path) -> None:
     if source.is_dir():
         copy(source, into)
-        return
-    if into.exists() or into.is_symlink():
-        raise SettingsError(
-            f"File {str(into)!r} exists and is not overwritten; name another folder, or remove it."
-        )
-    into.parent.mkdir(parents=True, exist_ok=True)
-    into.write_bytes(source.read_bytes())
+    else:
+        write_files({into: source.read_bytes()}, into.parent)
 
 
 def _print_next_steps(folder: Path | None) -> None:
@@ -104,8 +100,9 @@ def _print_next_steps(folder: Path | None) -> None:
         )
         _print_explorer_hint("try-it")
     else:
-        terminal.say(f'cd {folder} && contextrouter route "…"', ("   ask it something else", "dim"), indent=2)
-        _print_explorer_hint(str(folder))
+        place = shlex.quote(str(folder))
+        terminal.say(f'cd {place} && contextrouter route "…"', ("   ask it something else", "dim"), indent=2)
+        _print_explorer_hint(place)
     terminal.say("contextrouter init my-folder", ("   start with your own documents", "dim"), indent=2)
     terminal.say("contextrouter plugins list", ("   see what can be put together", "dim"), indent=2)
 

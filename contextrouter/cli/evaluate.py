@@ -101,8 +101,6 @@ async def evaluate(
             runs |= await _ask_apart(path, judged, rag, shadow)
         else:
             runs[path] = await _ask_router(path, judged, rag)
-    for name, answers in runs.items() if save_in else ():
-        save(Path(save_in) / f"{Path(name).stem}.run", answers, Path(name).stem)
     values = {path: measure(answers, metrics) for path, answers in runs.items()}
     summaries = {path: _summarize(answers, values[path]) for path, answers in runs.items()}
     baseline, *others = runs
@@ -110,14 +108,16 @@ async def evaluate(
         path: {name: compare(values[path][name], values[baseline][name]) for name in metrics}
         for path in others
     }
-    if picture_at:
-        picture(Path(picture_at), {path: summary["means"] for path, summary in summaries.items()})
     if as_json:
         terminal.print_json(
             {path: {**summary, "against_first": against.get(path)} for path, summary in summaries.items()}
         )
     else:
         _show(judged, summaries, against)
+    for name, answers in runs.items() if save_in else ():  # behind the figures: a file may not be writable
+        save(Path(save_in) / f"{Path(name).stem}.run", answers, Path(name).stem)
+    if picture_at:
+        picture(Path(picture_at), {path: summary["means"] for path, summary in summaries.items()})
     means = [mean for summary in summaries.values() for mean in summary["means"].values()]
     return OK if any(mean > 0 for mean in means) else NOTHING
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import sys
 import traceback
@@ -23,7 +24,7 @@ from contextrouter.errors import (
 )
 from contextrouter.runtime.masking import MaskedLines
 
-OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED, FAULT = 0, 1, 2, 3, 4, 5, 70
+OK, NOTHING, USAGE, SOURCES, INGESTION, FAILED, FAULT, NO_ROOM = 0, 1, 2, 3, 4, 5, 70, 74
 INTERRUPTED = 130
 EXIT_CODES = {
     OK: "done",
@@ -33,6 +34,7 @@ EXIT_CODES = {
     INGESTION: "ingestion left documents out, or broke off",
     FAILED: "a plugin failed that may not be passed over",
     FAULT: "a fault of this program; its traceback is on stderr",
+    NO_ROOM: "the output could not be written, because the disk is full",
 }
 
 _MOST_EXITS = 100
@@ -89,9 +91,19 @@ def _settle(call: Callable[[], int]) -> int:
         return 141
     except typer.Exit as stop:
         return stop.exit_code
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _report_full_disk(error)
         terminal.err.print(terminal.style_text(traceback.format_exc()))
         return FAULT
+
+
+def _report_full_disk(error: OSError) -> int:
+    """Say where there is no room. Further output is discarded: it would fail in the same way."""
+    place = "the output" if error.filename is None else repr(error.filename)
+    terminal.error(f"There is no room to write {place} ({error.strerror}). Make room, and run it again.")
+    terminal.close_stdout()
+    return NO_ROOM
 
 
 def _end_loop(runner: asyncio.Runner) -> int:

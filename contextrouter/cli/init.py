@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -40,7 +41,7 @@ def init(folder: Folder = ".", preset: PresetName = "") -> int:
         copy(files("contextrouter.cli") / "starter", into)
         terminal.say(("Written: ", "green"), f"{into / 'settings.toml'} and {into / 'documents'}")
     terminal.say(("Next:", "bold"))
-    change_folder = "" if folder == "." else f"cd {folder} && "
+    change_folder = "" if folder == "." else f"cd {shlex.quote(folder)} && "
     terminal.say(f"{change_folder}contextrouter ingest", indent=2)
     terminal.say(f'contextrouter {"ask" if preset else "route"} "{question}"', indent=2)
     return OK
@@ -76,6 +77,10 @@ def write_files(contents: Mapping[Path, bytes], into: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as output:
                 output.write(content)
+    except (FileExistsError, NotADirectoryError):
+        raise SettingsError(
+            f"{str(into)!r} cannot be a folder, because a file is in its place; name another folder."
+        ) from None
     except OSError as error:
         raise SettingsError(f"{str(into)!r} cannot be written: {error.strerror or error}.") from None
 

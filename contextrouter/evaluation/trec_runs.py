@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from contextrouter.errors import MissingDependency
+from contextrouter.errors import MissingDependency, SettingsError
 from contextrouter.evaluation.retrieval import Asked
 
 
 def save(path: Path, answers: Sequence[Asked], tag: str) -> None:
-    """Write one line per document: question, Q0, document, rank, score, tag. Spaces in names become `_`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write one line per document: question, Q0, document, rank, score, tag. Spaces in names become `_`.
+
+    Raises SettingsError for a file that cannot be written.
+    """
     lines = [
         f"{_word(answer.question.id)} Q0 {_word(name)} {rank} {1.0 / rank:.6f} {_word(tag)}"
         for answer in answers
         for rank, name in enumerate(answer.ranked, 1)
     ]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with _writing(path):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _word(text: str) -> str:
@@ -27,7 +31,7 @@ def _word(text: str) -> str:
 def picture(path: Path, means: Mapping[str, Mapping[str, float]]) -> None:
     """Draw the means by name and metric as bars, into a file whose suffix names its format (PNG, SVG, PDF).
 
-    Raises MissingDependency without the extra `plot`.
+    Raises MissingDependency without the extra `plot`, and SettingsError for a file that cannot be written.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -53,5 +57,17 @@ def picture(path: Path, means: Mapping[str, Mapping[str, float]]) -> None:
         loc="upper left",
         bbox_to_anchor=(0, 1.15),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    with _writing(path):
+        figure.savefig(path, dpi=150)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Make the folder of a file that is written here. Raises SettingsError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise SettingsError(f"{str(path)!r} cannot be written: {error.strerror or error}.") from None
+    except ValueError as error:  # no format of pictures has this suffix
+        raise SettingsError(f"{str(path)!r} cannot be drawn: {error}.") from None

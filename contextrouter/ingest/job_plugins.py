@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -79,7 +80,7 @@ class Wiring:
     def _path(self, name: str, job: Job) -> str:
         """Return the path that a job reads. Raises SettingsError if nothing is there."""
         folder = Path(self.settings.path).parent if self.settings.path else Path()
-        path = folder / Path(job.source).expanduser()
+        path = folder / os.path.expanduser(job.source)  # that of a user who is not there stays as it is
         if not path.exists():
             names = [*self.settings.connectors, *self.settings.providers]
             sentence = f"{job.source!r} is neither a path that exists ({str(path)!r}) nor a source"

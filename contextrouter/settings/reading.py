@@ -50,10 +50,10 @@ class Reading:
             self._mark(tree, (), "call")
             return self._extend(tree)
         path = Path(source)
-        self.file, self.folder = path.name, path.absolute().parent
         try:
             text = read_limited(path, MOST_BYTES)
-        except FileNotFoundError:
+            self.file, self.folder = path.name, path.absolute().parent
+        except FileNotFoundError:  # the file, or the current folder
             raise SettingsError(
                 f"Settings file {str(path)!r} does not exist. `contextrouter init` writes one."
             ) from None
@@ -63,6 +63,8 @@ class Reading:
             raise SettingsError(
                 f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}."
             ) from None
+        except ValueError as error:  # a NUL in its name
+            raise SettingsError(f"Settings file {str(path)!r} cannot be read: {error}.") from None
         try:
             tree = tomli.loads(text)
         except tomli.TOMLDecodeError as error:
@@ -165,7 +167,7 @@ class Reading:
             path = self.folder / value[5:]
             try:
                 value = read_limited(path, MOST_SECRET_BYTES).strip()
-            except (OSError, UnicodeDecodeError) as error:
+            except (OSError, ValueError) as error:  # bytes that are no text, or a NUL in the name
                 self.problems.add(
                     key,
                     f"secret file {str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.",

@@ -198,7 +198,13 @@ def _convert(reading: Reading, key: Key, value: Any, field: schema.Field) -> Any
 
 
 def _absolute(reading: Reading, path: str) -> str:
-    return str(reading.folder / Path(path).expanduser()) if path else path
+    """Return a path as seen from the settings file. Raises ValueError for a home folder of nobody."""
+    try:
+        return str(reading.folder / Path(path).expanduser()) if path else path
+    except RuntimeError:
+        raise ValueError(
+            f"{path!r} begins with a home folder that is not known. Write the whole path."
+        ) from None
 
 
 def _add_unknown(problems: Problems, key: Key, names: Collection[str], noun: str) -> None:

@@ -59,7 +59,15 @@ def choose_date(own: datetime | None, committed: datetime | None, modified: int)
         return own, "document"
     if committed is not None:
         return committed, "git"
-    return datetime.fromtimestamp(modified / 1e9, UTC), "file"
+    return _moment_of(modified / 1e9), "file"
+
+
+def _moment_of(seconds: float) -> datetime:
+    """Return the moment so many seconds after 1970; 1970 itself for one beyond the calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def _work_tree(folder: Path) -> Path | None:
@@ -77,7 +85,7 @@ def _files_of_commit(top: Path, head: str) -> dict[str, _Committed]:
     listing = ("diff-tree", "--stdin", "-r", "--root", "--name-only", f"--format={_MARK}%ct")
     for line in _git(top, *listing, stdin=commits).splitlines():
         if line.startswith(_MARK):
-            moment = datetime.fromtimestamp(int(line[1:]), UTC)
+            moment = _moment_of(int(line[1:]))
         elif line and moment is not None:
             moments.setdefault(line, moment)  # commits come newest first
     files: dict[str, _Committed] = {}

@@ -66,7 +66,7 @@ class IngestLock:
             )
             connection.execute("COMMIT")
             connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             connection.close()
             if "locked" not in str(error):
                 raise SourceError(self._meaning(error)) from error
@@ -74,6 +74,8 @@ class IngestLock:
         return connection
 
     def _meaning(self, error: Exception) -> str:
+        if "not a database" in str(error) or "malformed" in str(error):
+            return f"{str(self._path)!r} is no lock of a store ({error}); remove this file."
         if reason := explain(self._path):
             return f"file {str(self._path)!r} {reason} ({error})."
         return f"{str(self._path)!r} cannot be written ({error}); check the path and its permissions."

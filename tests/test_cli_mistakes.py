@@ -1,0 +1,131 @@
+"""Mistakes of newcomers at the command line: each is one short message, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.example import CommandLine
+
+from contextrouter import ContextRouter
+from contextrouter.builtin.connectors.files.git_dates import choose_date
+from contextrouter.errors import SettingsError
+
+QUESTION = "How often must a sourdough starter be fed?"
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("command", [("init", "notes.txt"), ("demo", "--into", "notes.txt")])
+def test_a_file_in_place_of_a_folder_is_named(command: tuple[str, ...], cli: CommandLine, tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("mine")
+    ran = cli(*command, cwd=tmp_path)
+    assert ran.code == 2
+    assert "'notes.txt' cannot be a folder" in " ".join(ran.err.split())
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_next_command_can_be_pasted_whatever_the_name_of_the_folder(cli: CommandLine, tmp_path: Path):
+    assert "cd 'my folder' && contextrouter ingest" in cli("init", "my folder", cwd=tmp_path).out
+    assert "cd mine && contextrouter ingest" in cli("init", "mine", cwd=tmp_path).out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_cannot_be_written_is_one_message(cli: CommandLine, tmp_path: Path):
+    assert cli("init", cwd=tmp_path).code == 0
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "contextrouter", "settings", "--json"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ran.returncode == 74
+    assert ran.stderr.startswith("error: There is no room to write the output")
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_home_folder_of_nobody_is_named_with_its_key(cli: CommandLine, tmp_path: Path):
+    assert cli("init", cwd=tmp_path).code == 0
+    path = tmp_path / "settings.toml"
+    text = path.read_text("utf-8")
+    path.write_text(text.replace('path = "data/store.db"', 'path = "~no_such_user/store.db"', 1), "utf-8")
+    ran = cli("ingest")
+    assert ran.code == 2
+    assert "providers.store.path: '~no_such_user/store.db' begins with a home folder" in ran.err
+    path.write_text(text.replace('from = "documents"', 'from = "~no_such_user/notes"', 1), "utf-8")
+    ran = cli("ingest")
+    assert ran.code == 2
+    assert "ingest.documents.from: '~no_such_user/notes' is neither a path" in ran.err
+
+
+def test_a_nul_in_the_name_of_a_file_is_a_problem_of_the_settings(tmp_path: Path):
+    with pytest.raises(SettingsError, match="cannot be read: embedded null"):
+        ContextRouter.from_toml("a\0b")
+    secret = '[generators.g]\nuse = "openai"\nmodel = "m"\napi_key = "file:a\\u0000b"\n'
+    (tmp_path / "settings.toml").write_text(secret)
+    with pytest.raises(SettingsError, match=r"generators\.g\.api_key: secret file .* cannot be read"):
+        ContextRouter.from_toml(tmp_path / "settings.toml")
+
+
+def test_a_current_folder_that_was_deleted_is_no_traceback(tmp_path: Path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = "import os; os.rmdir(os.getcwd()); from contextrouter.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "route", "anything"],
+        cwd=gone,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "Settings file 'settings.toml' does not exist" in ran.stderr
+
+
+def test_a_damaged_lock_is_named_with_its_remedy(cli: CommandLine, tmp_path: Path):
+    assert cli("init", cwd=tmp_path).code == 0
+    (tmp_path / "data").mkdir()
+    lock = tmp_path / "data" / "store.db-turn"
+    lock.write_text("no database, but long enough to be read as the beginning of one" * 9)
+    ran = cli("ingest")
+    assert ran.code == 4
+    assert f"{str(lock)!r} is no lock of a store" in ran.err
+    assert "remove this file" in ran.err
+    lock.unlink()
+    assert cli("ingest").code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "name"), [("--save", "taken"), ("--picture", "taken/p.png"), ("--picture", "p.xyz")]
+)
+def test_eval_shows_its_figures_also_where_a_file_cannot_be_written(
+    option: str, name: str, cli: CommandLine, tmp_path: Path
+):
+    assert cli("init", cwd=tmp_path).code == 0
+    assert cli("ingest").code == 0
+    (tmp_path / "taken").write_text("a file, no folder")
+    judged = {"question": QUESTION, "relevant": ["documents:sourdough.md"]}
+    (tmp_path / "judged.jsonl").write_text(json.dumps(judged))
+    ran = cli("eval", "judged.jsonl", option, name)
+    assert ran.code == 2
+    assert "1 question" in ran.out
+    assert f"{name.partition('/')[0]}" in ran.err
+    assert "cannot be " in ran.err
+
+
+def test_a_file_of_a_time_beyond_the_calendar_is_dated_1970():
+    moment, whose = choose_date(None, None, 10**21)
+    assert (moment.year, whose) == (1970, "file")
