@@ -129,3 +129,81 @@ def test_eval_shows_its_figures_also_where_a_file_cannot_be_written(
 def test_a_file_of_a_time_beyond_the_calendar_is_dated_1970():
     moment, whose = choose_date(None, None, 10**21)
     assert (moment.year, whose) == (1970, "file")
+
+
+def test_settings_with_a_byte_order_mark_are_read(cli: CommandLine, tmp_path: Path):
+    """Some editors of Windows put it before every text."""
+    (tmp_path / "settings.toml").write_text("[rag]\nrrf_kk = 1\n", "utf-8-sig")
+    ran = cli("settings", cwd=tmp_path)
+    assert ran.err.startswith("error: settings.toml:2: rag.rrf_kk: unknown key")
+
+
+def test_a_job_without_a_source_is_refused(cli: CommandLine, tmp_path: Path):
+    """An empty path is the folder of the settings, which hold secrets."""
+    assert cli("init", cwd=tmp_path).code == 0
+    path = tmp_path / "settings.toml"
+    path.write_text(path.read_text("utf-8").replace('from = "documents"', 'from = ""', 1), "utf-8")
+    ran = cli("ingest")
+    assert ran.code == 2
+    assert "ingest.documents.from: expected `str` of length >= 1" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("documents", "is a folder; give the path of a file"), ("mine.txt", "correct `path`, or restore")],
+)
+def test_a_store_at_the_path_of_something_else_names_the_path(
+    path: str, message: str, cli: CommandLine, tmp_path: Path
+):
+    assert cli("init", cwd=tmp_path).code == 0
+    (tmp_path / "mine.txt").write_text("My own text. Removing it would be a pity. " * 20)
+    settings = tmp_path / "settings.toml"
+    settings.write_text(settings.read_text("utf-8").replace('"data/store.db"', f'"{path}"', 1), "utf-8")
+    ran = cli("ingest")
+    assert ran.code != 0
+    assert message in " ".join(ran.err.split())
+    assert (tmp_path / "mine.txt").read_text().startswith("My own text.")
+
+
+def test_a_source_that_is_down_is_no_mistake_of_its_author(
+    cli: CommandLine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "settings.toml").write_text('[connectors.notes]\nuse = "files"\npath = "no/such"\n')
+    ran = cli("route", "anything", cwd=tmp_path)
+    assert ran.code == 3
+    assert "No such file or directory" in ran.err
+    assert "async def version" not in caplog.text
+
+
+def test_check_warns_of_what_a_source_left_out(cli: CommandLine, tmp_path: Path):
+    (tmp_path / "a.md").write_text("# Otter\n")
+    (tmp_path / "settings.toml").write_text(
+        '[connectors.notes]\nuse = "files"\npath = "."\npatterns = ["*.md", "*.pdf"]\n'
+    )
+    ran = cli("check", "--json", cwd=tmp_path)
+    assert ran.code == 0
+    (finding,) = [finding for finding in json.loads(ran.out) if finding["name"] == "notes"]
+    assert finding["status"] == "warning"
+    assert "pattern '*.pdf' matches no file" in finding["detail"]
+
+
+def test_a_long_question_does_not_fill_the_screen(cli: CommandLine, tmp_path: Path):
+    (tmp_path / "settings.toml").write_text('[providers.memory]\ndocuments = [{ content = "otter" }]\n')
+    ran = cli("route", "otter " * 17_000, cwd=tmp_path)
+    assert ran.code == 0
+    assert len(ran.out) < 2_000
+    assert " …" in ran.out
+
+
+def test_a_period_that_ends_before_it_begins_is_refused(cli: CommandLine, tmp_path: Path):
+    (tmp_path / "settings.toml").write_text('[providers.memory]\ndocuments = [{ content = "otter" }]\n')
+    ran = cli("route", "otter", "--since", "2026-02-01", "--until", "2026-01-01", cwd=tmp_path)
+    assert ran.code == 2
+    assert "The period ends (2026-01-01) before it begins (2026-02-01)" in ran.err
+    assert cli("route", "otter", "--since", "2026-01-01", "--until", "2026-01-01").code != 2
+
+
+def test_fetch_tells_an_unread_robots_txt_from_one_that_forbids(cli: CommandLine, tmp_path: Path):
+    ran = cli("fetch", "http://127.0.0.1:1/", cwd=tmp_path)
+    assert ran.code == 1
+    assert "robots.txt could not be read" in ran.out

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from contextrouter.cache.single_flight import SingleFlight
+from contextrouter.errors import SourceError
 from contextrouter.runtime.abandoned_calls import AllAbandonedCalls
 from contextrouter.runtime.plugin_calls import containment
 
@@ -90,6 +91,9 @@ class Versions:
                 version = await self._sources[name].version()
             if not isinstance(version, str):
                 raise TypeError(f"version() returned a {type(version).__name__}")
+        except SourceError as error:  # it is down: each question tells so
+            log.debug("Source %r does not say its version now: %s", name, error)
+            return None
         except Exception as error:
             if name not in self._silent:
                 self._silent.add(name)

@@ -35,9 +35,13 @@ class Period(Noun, frozen=True, kw_only=True):
         start_day = request_validation.read_day(start, "The start of the period") if start else None
         end_day = request_validation.read_day(end, "The end of the period") if end else None
         try:
-            return cls(start=start_day, end=end_day, zone=zone)
+            period = cls(start=start_day, end=end_day, zone=zone)
         except ValueError as error:
             raise RequestRefused(str(error)) from None
+        first, last = period.bounds()
+        if first is not None and last is not None and first >= last:
+            raise RequestRefused(f"The period ends ({end}) before it begins ({start}). Exchange the two.")
+        return period
 
     def bounds(self) -> tuple[datetime | None, datetime | None]:
         """The period as instants: [first, last), aware. A day ends where the next begins, also when clocks

@@ -19,7 +19,10 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # without it, opening a pip
 
 
 def read_limited(path: str | Path, most: int) -> str:
-    """Return the text of a file of at most `most` bytes. Raises OSError, and UnicodeDecodeError."""
+    """Return the text of a file of at most `most` bytes, without the mark that some editors put before it.
+
+    Raises OSError, and UnicodeDecodeError.
+    """
     descriptor = os.open(path, _FLAGS)
     try:
         data, ends_at = bytearray(), time.monotonic() + SECONDS
@@ -27,7 +30,7 @@ def read_limited(path: str | Path, most: int) -> str:
             data += part
             if len(data) > most:
                 raise OSError(errno.EFBIG, f"it is longer than {most:,} bytes")
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     finally:
         os.close(descriptor)
 

@@ -25,7 +25,7 @@ class Ingestion(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
     """`[ingest.<name>]`: source, transforms and store of a job, and labels for documents without labels."""
 
-    source: str  # a connector's name, or a path relative to the settings file
+    source: Annotated[str, Meta(min_length=1)]  # a connector's name, or a path relative to the settings file
     to: str
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] | None = None  # None: those of `[ingest]`
     transforms: tuple[str, ...] = ("chunk", "keywords")

@@ -16,6 +16,7 @@ from contextrouter.cli.checking.jobs_and_names import (
 )
 from contextrouter.cli.exit_codes import NOTHING, OK, command
 from contextrouter.contracts import Embedder, Plugin, SupportsModel
+from contextrouter.ingest.report import SupportsProblems
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import containment, text_of
@@ -99,6 +100,11 @@ async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFin
     except Exception as error:
         message = mask(text_of(error) or type(error).__name__, router.settings.secrets)
         return CheckFinding(what=kind, name=name, status="failed", detail=message)
+    if isinstance(plugin, SupportsProblems) and plugin.problems:  # it answers, but not with all that it has
+        first, *others = plugin.problems
+        more = f" ({len(others)} more)" if others else ""
+        problem = mask(f"{first}{more}", router.settings.secrets)
+        return CheckFinding(what=kind, name=name, status="warning", detail=f"{detail}: {problem}")
     return CheckFinding(what=kind, name=name, status="ok", detail=detail)
 
 

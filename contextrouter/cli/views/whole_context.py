@@ -15,7 +15,7 @@ from contextrouter.cli import terminal
 from contextrouter.model import Citation, Context, Envelope, Fact, Provenance, SourceReport
 
 EXCERPT = 260
-"""Characters of a document that are shown; `--text` shows all."""
+"""Characters of a document, and of the question, that are shown; `--text` and `--json` show all."""
 _HEADING = re.compile(r"\A\s*#{1,6} .*\n")  # the heading path says it already
 _COLOURS = {
     "ok": "green",
@@ -69,7 +69,7 @@ def _number_queries(context: Context) -> dict[str, str]:
 
 def print_summary(context: Context) -> None:
     """Print what was asked, how much was found, and how well it can answer."""
-    terminal.say((context.question, "bold"))
+    terminal.say((_shorten(context.question), "bold"))
     sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
     counts = (
         f"{terminal.count(len(context.envelopes), 'document')} and"
@@ -133,7 +133,10 @@ def _print_entities_and_counts(context: Context) -> None:
 
 def excerpt(content: str) -> str:
     """Return the beginning of a document, in one paragraph."""
-    text = " ".join(_HEADING.sub("", content, count=1).split()) or content.strip()
+    return _shorten(" ".join(_HEADING.sub("", content, count=1).split()) or content.strip())
+
+
+def _shorten(text: str) -> str:
     return text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
 
 

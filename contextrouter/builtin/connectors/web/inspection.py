@@ -23,6 +23,8 @@ async def inspect(reader: Reader, threads: Threads, url: str) -> AsyncIterator[t
     try:
         rules = await fetcher.rules(url)
         allowed = "allows" if rules.allows(url) else "does not allow"
+        if rules.closed:
+            allowed = "could not be read, which does not allow"
         yield (
             "robots",
             f"robots.txt {allowed} a crawler to read it"

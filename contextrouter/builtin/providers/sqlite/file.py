@@ -351,8 +351,10 @@ class StoreFile:
             waited = f"was locked by another writer for {self._busy_timeout} s ({message})"
             return f"Store {location!r} {waited}; raise `busy_timeout` or write less at once."
         if "not a database" in message or "malformed" in message or "encrypted" in message:
-            remedy = f"restore a copy, or remove it and run {schema.REBUILD}"
+            remedy = f"correct `path`, or restore a copy, or remove it and run {schema.REBUILD}"
             return f"Store {location!r} is damaged or no SQLite file ({message}); {remedy}."
+        if self.location.is_dir():
+            return f"Store {location!r} is a folder; give the path of a file, which need not exist."
         if reason := explain(self.location):
             return f"Store {location!r} {reason} ({message})."
         if (
