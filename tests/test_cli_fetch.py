@@ -94,7 +94,7 @@ def test_a_connector_of_the_settings_fetches_with_its_own_keys(cli: CommandLine,
     )
     (tmp_path / "settings.toml").write_text(settings, "utf-8")
     assert cli("fetch", f"{site}/feed", "--source", "pages").code == 0
-    for name, message in (("notes", "fetches no pages"), ("other", "is not defined")):
+    for name, message in (("notes", "cannot show how it fetches"), ("other", "is not defined")):
         ran = cli("fetch", f"{site}/feed", "--source", name)
         assert ran.code == 2
         assert message in " ".join(ran.err.split())

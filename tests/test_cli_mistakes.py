@@ -207,3 +207,17 @@ def test_fetch_tells_an_unread_robots_txt_from_one_that_forbids(cli: CommandLine
     ran = cli("fetch", "http://127.0.0.1:1/", cwd=tmp_path)
     assert ran.code == 1
     assert "robots.txt could not be read" in ran.out
+
+
+def test_a_command_without_standard_output_runs(tmp_path: Path):
+    """As a scheduler may start it."""
+    code = "import sys; sys.stdout = sys.stderr = None; from contextrouter.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "init"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert (tmp_path / "settings.toml").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from functools import partial
 from importlib import import_module
@@ -135,6 +136,9 @@ def _exit_codes() -> str:
 def start() -> None:
     """Run the command that the arguments name, and end the process soon after it."""
     leaving.own_process()
+    for name in ("stdout", "stderr"):  # a program may be started without them
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
     gc.set_threshold(20_000)  # what is imported stays; to look for garbage in it costs a twentieth
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     is_only = name in (*COMMANDS, *GROUPS, "--version")

@@ -88,5 +88,8 @@ def _find_connector(settings: str, name: str) -> Plugin:
             ", ".join(source for source, plugin in sources.items() if isinstance(plugin, SupportsInspect))
             or "none"
         )
-        raise RequestRefused(f"Source {name!r} fetches no pages or feeds. Sources that do: {able}.")
+        raise RequestRefused(
+            f"Source {name!r} cannot show how it fetches. Sources that can: {able}. Without --source, any page"
+            " or feed is fetched as `web` does."
+        )
     return cast(Plugin, candidate)
