@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.example import CommandLine
 
-from contextrouter import ContextRouter
+from contextrouter import ContextRouter, Request, RequestRefused
 from contextrouter.builtin.connectors.files.git_dates import choose_date
 from contextrouter.errors import SettingsError
 
@@ -221,3 +221,17 @@ def test_a_command_without_standard_output_runs(tmp_path: Path):
     )
     assert ran.returncode == 0
     assert (tmp_path / "settings.toml").exists()
+
+
+@pytest.mark.parametrize("command", ["route", "ask", "plan"])
+def test_a_question_without_quotes_is_told_what_is_missing(command: str, cli: CommandLine, tmp_path: Path):
+    ran = cli(command, "What", "is", "BM25?", cwd=tmp_path)
+    assert ran.code == 2
+    assert "Put the question in quotes." in ran.err
+    assert "quotes" not in cli("init", "a", "b").err
+
+
+def test_a_filter_whose_key_is_no_text_is_refused():
+    """It matched nothing."""
+    with pytest.raises(RequestRefused, match=r"A key of Request\.filters is a text, not int 5"):
+        Request(question="otter", filters={5: "a"})  # type: ignore[dict-item]  # the mistake

@@ -55,7 +55,18 @@ class _TextsAsTheyAre:
 
 
 class PlainCommand(_TextsAsTheyAre, TyperCommand):
-    """A command."""
+    """A command. Where a question is asked without quotes, the error says so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments that are left. Raises UsageError."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            text = getattr(error, "message", "")
+            has_question = any(parameter.metavar == "QUESTION" for parameter in self.params)
+            if "unexpected extra argument" in text and has_question:
+                error.message = f"{text}. Put the question in quotes."  # type: ignore[attr-defined]  # it is a UsageError
+            raise
 
 
 class PlainGroup(_TextsAsTheyAre, TyperGroup):

@@ -70,6 +70,8 @@ def _own_filters(filters: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in filters.items()
     }
     for key, item in copied.items():
+        if not isinstance(key, str):
+            raise RequestRefused(f"A key of Request.filters is a text, not {_describe(key)}.")
         for value in item if isinstance(item, list) else [item]:
             if isinstance(value, Mapping) or _is_listed(value):  # as operators of other programs are written
                 raise RequestRefused(
