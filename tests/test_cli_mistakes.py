@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 from support.example import CommandLine
 
-from contextrouter import ContextRouter, Request, RequestRefused
+from contextrouter import ContextRouter, Document, Fact, Request, RequestRefused
 from contextrouter.builtin.connectors.files.git_dates import choose_date
+from contextrouter.builtin.providers.sqlite import Sqlite
+from contextrouter.contracts import Entry
 from contextrouter.errors import SettingsError
 
 QUESTION = "How often must a sourdough starter be fed?"
@@ -235,3 +238,23 @@ def test_a_filter_whose_key_is_no_text_is_refused():
     """It matched nothing."""
     with pytest.raises(RequestRefused, match=r"A key of Request\.filters is a text, not int 5"):
         Request(question="otter", filters={5: "a"})  # type: ignore[dict-item]  # the mistake
+
+
+async def test_graph_never_says_that_there_are_no_facts_where_none_were_asked_for(
+    cli: CommandLine, tmp_path: Path
+):
+    (tmp_path / "settings.toml").write_text(
+        '[providers.s]\nuse = "sqlite"\npath = "s.db"\nembedder = ""\n[facts.g]\nuse = "sqlite"\nstore = "s"\n'
+    )
+    store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    await store.open()
+    note = Document(id="a", content="Ada wrote to Babbage.")
+    fact = Fact(subject="Ada", predicate="wrote_to", object="Babbage")
+    await store.upsert([Entry(document=note, chunks=[note], facts=[fact])])
+    await store.aclose()
+    assert "Babbage" in (await asyncio.to_thread(cli, "graph", "related", "Ada", cwd=tmp_path)).out
+    ran = await asyncio.to_thread(cli, "graph", "related", "Ada", "--limit", "0")
+    assert ran.code == 2
+    assert "--limit" in ran.err
+    ran = await asyncio.to_thread(cli, "graph", "facets", "colour")
+    assert ran.err.strip() == "note: g: no statement has a colour to count."

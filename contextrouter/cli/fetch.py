@@ -89,7 +89,7 @@ def _find_connector(settings: str, name: str) -> Plugin:
             or "none"
         )
         raise RequestRefused(
-            f"Source {name!r} cannot show how it fetches. Sources that can: {able}. Without --source, a page or"
-            " feed is fetched as `web` does."
+            f"Source {name!r} cannot show how it fetches. Sources that can: {able}. Without --source, a page"
+            " or feed is fetched as `web` does."
         )
     return cast(Plugin, candidate)

@@ -24,7 +24,7 @@ Dimensions = Annotated[
 ]
 OneSource = Annotated[str | None, typer.Option("--source", metavar="NAME", help="Ask only this fact source.")]
 Hops = Annotated[int, typer.Option("--hops", metavar="NUMBER", help="Facts in the way, at most: 1 to 10.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", help="Entities shown, at most.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="Entities shown, at most.")]
 About = Annotated[
     list[str] | None,
     typer.Option("--about", metavar="NAME", help="Only statements about it; may be repeated."),
@@ -137,7 +137,10 @@ async def count_facets(
     for name, facets in counts.items():
         for facet in facets:
             terminal.row(table, name, facet.dimension, facet.value, f"{facet.count:,}")
-    terminal.show(table, indent=0)
+        if not facets:
+            terminal.note(f"{name}: no statement has a {' or '.join(counted_dimensions)} to count.")
+    if any(counts.values()):
+        terminal.show(table, indent=0)
     return OK
 
 

@@ -161,10 +161,10 @@ async def warn_of_leftovers(router: ContextRouter) -> None:
         terminal.note(str(error), "warning")
         return
     for orphan in orphans:
-        origin = orphan.origin
+        origin, count = orphan.origin, terminal.count(orphan.documents, "document")
         terminal.note(
-            f"Store {orphan.store!r} holds {orphan.documents} documents of {origin!r}, which no job keeps up"
-            f" to date; remove them with `contextrouter ingest --forget {origin}`, or define the job again.",
+            f"Store {orphan.store!r} holds {count} of {origin!r}, which no job keeps up to date; remove them"
+            f" with `contextrouter ingest --forget {origin}`, or define the job again.",
             "warning",
         )
 
