@@ -41,11 +41,14 @@ def test_the_next_command_can_be_pasted_whatever_the_name_of_the_folder(cli: Com
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_output_that_cannot_be_written_is_one_message(cli: CommandLine, tmp_path: Path):
+@pytest.mark.parametrize("arguments", [("settings", "--json"), ("route", "--help")])
+def test_output_that_cannot_be_written_is_one_message(
+    arguments: tuple[str, ...], cli: CommandLine, tmp_path: Path
+):
     assert cli("init", cwd=tmp_path).code == 0
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
-            [sys.executable, "-m", "contextrouter", "settings", "--json"],
+            [sys.executable, "-m", "contextrouter", *arguments],
             cwd=tmp_path,
             stdout=full,
             stderr=subprocess.PIPE,

@@ -160,6 +160,12 @@ def start() -> None:
             terminal.forget()
         app = make_app(name if is_only else "")
         app(prog_name="contextrouter")
+    except OSError as error:  # of a help; commands have messages of their own
+        from contextrouter.cli.exit_codes import is_full_disk, report_full_disk
+
+        if not is_full_disk(error):
+            raise
+        sys.exit(report_full_disk(error))
     finally:
         try:
             sys.stdout.flush()

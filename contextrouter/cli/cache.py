@@ -82,7 +82,7 @@ async def _open_tiers(tiers: Tiers, settings: Settings) -> AsyncIterator[Tiers]:
         raise
     except Exception as error:
         name = tiers.outer.name if tiers.outer else "memory"
-        reason = mask(f"{type(error).__name__}: {error}", settings.secrets)
+        reason = mask(f"{type(error).__name__}: {error}", settings.secrets).rstrip(".")
         raise ContextRouterError(
             f"Cache tier {name!r} cannot be used: {reason}. Check [cache] in the settings."
         ) from error

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeGuard
 
 import typer
 
@@ -92,14 +92,21 @@ def _settle(call: Callable[[], int]) -> int:
     except typer.Exit as stop:
         return stop.exit_code
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return _report_full_disk(error)
+        if is_full_disk(error):
+            return report_full_disk(error)
         terminal.err.print(terminal.style_text(traceback.format_exc()))
         return FAULT
 
 
-def _report_full_disk(error: OSError) -> int:
-    """Say where there is no room. Further output is discarded: it would fail in the same way."""
+def is_full_disk(error: Exception) -> TypeGuard[OSError]:
+    """Whether something could not be written for want of room."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def report_full_disk(error: OSError) -> int:
+    """Say where there is no room, and return the exit code. Further output is discarded: it would fail in the
+    same way.
+    """
     place = "the output" if error.filename is None else repr(error.filename)
     terminal.error(f"There is no room to write {place} ({error.strerror}). Make room, and run it again.")
     terminal.close_stdout()
