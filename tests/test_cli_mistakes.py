@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ from contextrouter import ContextRouter, Document, Fact, Request, RequestRefused
 from contextrouter.builtin.connectors.files.git_dates import choose_date
 from contextrouter.builtin.providers.sqlite import Sqlite
 from contextrouter.contracts import Entry
-from contextrouter.errors import SettingsError
+from contextrouter.errors import SettingsError, SourceError
 
 QUESTION = "How often must a sourdough starter be fed?"
 
@@ -261,3 +262,24 @@ async def test_graph_never_says_that_there_are_no_facts_where_none_were_asked_fo
     assert "--limit" in ran.err
     ran = await asyncio.to_thread(cli, "graph", "facets", "colour")
     assert ran.err.strip() == "note: g: no statement has a colour to count."
+
+
+async def test_a_store_that_may_not_be_looked_at_is_not_said_to_be_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Who runs the tests may be root, whom no rights keep out."""
+    store = Sqlite(path=str(tmp_path / "s.db"), embedder=None)
+    await store.open()
+    with pytest.raises(SourceError, match="does not exist; fill it"):
+        await store.ping()
+    stat = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path.name == "s.db":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(SourceError, match=r"s\.db' cannot be used .*Permission denied.*permissions"):
+        await store.ping()
+    await store.aclose()

@@ -69,7 +69,7 @@ def _number_queries(context: Context) -> dict[str, str]:
 
 def print_summary(context: Context) -> None:
     """Print what was asked, how much was found, and how well it can answer."""
-    terminal.say((_shorten(context.question), "bold"))
+    terminal.say((_beginning(context.question), "bold"))
     sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
     counts = (
         f"{terminal.count(len(context.envelopes), 'document')} and"
@@ -133,10 +133,10 @@ def _print_entities_and_counts(context: Context) -> None:
 
 def excerpt(content: str) -> str:
     """Return the beginning of a document, in one paragraph."""
-    return _shorten(" ".join(_HEADING.sub("", content, count=1).split()) or content.strip())
+    return _beginning(" ".join(_HEADING.sub("", content, count=1).split()) or content.strip())
 
 
-def _shorten(text: str) -> str:
+def _beginning(text: str) -> str:
     return text if len(text) <= EXCERPT else text[:EXCERPT].rsplit(" ", 1)[0] + " …"
 
 

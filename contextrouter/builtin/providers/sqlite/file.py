@@ -97,9 +97,11 @@ class StoreFile:
         return Path(self.path).expanduser().absolute()
 
     def exists(self) -> bool:
-        """Whether there is anything at the path."""
+        """Whether there is anything at the path, also what may not be looked at."""
         try:
             return self.location.stat().st_size > 0
+        except PermissionError:
+            return True  # who opens it is told so
         except OSError:
             return False
 
@@ -353,8 +355,7 @@ class StoreFile:
         if "not a database" in message or "malformed" in message or "encrypted" in message:
             remedy = f"correct `path`, or restore a copy, or remove it and run {schema.REBUILD}"
             return f"Store {location!r} is damaged or no SQLite file ({message}); {remedy}."
-        if self.location.is_dir():
-            return f"Store {location!r} is a folder; give the path of a file, which need not exist."
+
         if reason := explain(self.location):
             return f"Store {location!r} {reason} ({message})."
         if (

@@ -27,6 +27,8 @@ def volume_problem(location: Path) -> str:
 
 def explain(location: Path) -> str:
     """Say why SQLite cannot use a file, and how to mend it; "" if the reason is the file itself."""
+    if os.path.isdir(location):
+        return "is a folder; give the path of a file, which need not exist"
     if problem := volume_problem(location):
         remedy = "make room there" if "full" in problem else "make it writable, or move the store"
         return f"{problem}; {remedy}. What it holds is unharmed"
