@@ -283,3 +283,15 @@ async def test_a_store_that_may_not_be_looked_at_is_not_said_to_be_absent(
     with pytest.raises(SourceError, match=r"s\.db' cannot be used .*Permission denied.*permissions"):
         await store.ping()
     await store.aclose()
+
+
+def test_a_width_of_zero_hides_no_output():
+    ran = subprocess.run(
+        [sys.executable, "-m", "contextrouter", "plugins", "list"],
+        env={**os.environ, "COLUMNS": "0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "extractive" in ran.stdout

@@ -150,6 +150,8 @@ def start() -> None:
     for name in ("stdout", "stderr"):  # a program may be started without them
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+    if os.environ.get("COLUMNS") == "0":  # it stands for an unknown width, in which nothing would be shown
+        del os.environ["COLUMNS"]
     gc.set_threshold(20_000)  # what is imported stays; to look for garbage in it costs a twentieth
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     is_only = name in (*COMMANDS, *GROUPS, "--version")
