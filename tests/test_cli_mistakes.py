@@ -295,3 +295,14 @@ def test_a_width_of_zero_hides_no_output():
         check=False,
     )
     assert "extractive" in ran.stdout
+
+
+def test_a_key_in_place_of_its_hash_is_not_shown(cli: CommandLine, tmp_path: Path):
+    key = "cr_ThisIsTheKeyItself"
+    (tmp_path / "settings.toml").write_text(
+        f'[providers.memory]\n[keys.anna]\nhash = "{key}"\nceiling = "public"\n'
+    )
+    ran = cli("check", cwd=tmp_path)
+    assert ran.code == 2
+    assert "settings.toml:3: keys.anna.hash: a hash is expected, not the key" in ran.err
+    assert key not in ran.err + ran.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
@@ -263,10 +264,16 @@ def check_proxies(settings: Settings, problems: Problems) -> None:
 
 
 def check_access_keys(settings: Settings, problems: Problems) -> None:
-    """Check that every access key has a scope or `unrestricted`, and that no two keys have one hash."""
+    """Check that every access key has a hash of its own, and a scope or `unrestricted`."""
     hashes: dict[str, str] = {}
     for name, key in settings.keys.items():
         at = ("keys", name)
+        if not re.fullmatch("sha256:[0-9a-f]{64}", key.hash):  # it may be the key itself: it is not shown
+            message = (
+                "a hash is expected, not the key: the line that `contextrouter keys new` prints. If this is"
+                " the key, make a new one."
+            )
+            problems.add((*at, "hash"), message)
         if not key.unrestricted and key.ceiling is None:
             message = "the key has no scope. Set ceiling (and compartments), or unrestricted = true."
             problems.add(at, message)
