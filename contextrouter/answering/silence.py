@@ -16,12 +16,13 @@ Piece = TypeVar("Piece")
 
 
 async def in_time(
-    stream: AsyncIterator[Piece], seconds: float, abandoned: AbandonedCalls
+    stream: AsyncIterator[Piece], seconds: float | None, abandoned: AbandonedCalls
 ) -> AsyncIterator[Piece]:
     """Yield the pieces of a stream. It is read in one task of its own, a piece when one is asked for.
 
-    Raises PluginError where the next piece takes more than `seconds`, and for every error of the plugin that
-    is none of this package or of the system. A stream that does not end then is added to `abandoned`.
+    Raises PluginError where the next piece takes more than `seconds` (None: any time), and for every error of
+    the plugin that is none of this package or of the system. A stream that does not end then is added to
+    `abandoned`.
     """
     abandoned.check()
     turns, pieces = asyncio.Semaphore(0), asyncio.Queue[Piece | None]()
