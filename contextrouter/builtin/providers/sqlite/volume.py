@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 _LEAST_FREE = 65_536  # bytes; SQLite needs 32 KiB beside the store even to read
+_FULL = "is on a full volume"
 
 
 def volume_problem(location: Path) -> str:
@@ -19,7 +20,7 @@ def volume_problem(location: Path) -> str:
     if volume.f_flag & os.ST_RDONLY:
         return f"is on a read-only volume ({str(folder)!r})"
     if volume.f_bavail * volume.f_frsize < _LEAST_FREE:
-        return f"is on a full volume ({str(folder)!r})"
+        return f"{_FULL} ({str(folder)!r})"
     if not os.access(folder, os.W_OK):
         return f"is in a folder that may not be written to ({str(folder)!r})"
     return ""
@@ -28,7 +29,7 @@ def volume_problem(location: Path) -> str:
 def explain(location: Path) -> str:
     """Say why SQLite cannot use a file, and how to mend it; "" if the reason is the file itself."""
     if problem := volume_problem(location):
-        remedy = "make room there" if "full" in problem else "make it writable, or move the store"
+        remedy = "make room there" if problem.startswith(_FULL) else "make it writable, or move the store"
         return f"{problem}; {remedy}. What it holds is unharmed"
     if _too_many_files():
         return (
