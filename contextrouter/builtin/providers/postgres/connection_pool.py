@@ -133,15 +133,6 @@ class Pool:
         except TimeoutError:
             pool.terminate()
 
-    @property
-    def figures(self) -> dict[str, int]:
-        """How many connections there are, and how many of them are idle."""
-        return (
-            {"size": self._pool.get_size(), "idle": self._pool.get_idle_size()}
-            if self._pool
-            else {"size": 0, "idle": 0}
-        )
-
     @asynccontextmanager
     async def transaction(
         self, scope: Scope | None = None, *, deadline: float | None = None, write: bool = False
@@ -290,6 +281,13 @@ class Pool:
         if dsn.startswith(embedded.PREFIX):
             dsn = await self._use_embedded(dsn.removeprefix(embedded.PREFIX))
         self._address = dsn
+        refusals = (
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+            OSError,
+            ValueError,
+        )
         pool = None
         try:
             pool = await asyncpg.create_pool(
@@ -304,15 +302,11 @@ class Pool:
             )
             async with pool.acquire(timeout=self._wait) as connection:
                 await self._find_extension(connection)
-        except (
-            asyncpg.PostgresError,
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-            OSError,
-            ValueError,
-        ) as error:
+        except BaseException as error:
             if pool is not None:
                 pool.terminate()
+            if not isinstance(error, refusals):
+                raise
             raise SourceError(
                 f"Postgres cannot be reached: {describe(error)}; check dsn, DATABASE_URL or PG*."
             ) from error

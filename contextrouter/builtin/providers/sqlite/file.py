@@ -23,6 +23,7 @@ from weakref import WeakSet
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.page_copy import copy_pages
 from contextrouter.builtin.providers.sqlite.volume import explain, volume_problem
+from contextrouter.builtin.providers.vector_slots import REBUILD
 from contextrouter.errors import PluginError, SourceError, SourceTimeout
 from contextrouter.runtime.threads import Threads, work_aside
 
@@ -156,6 +157,11 @@ class StoreFile:
                 raise
             raise SourceError(f"Store {self.path!r} was not asked: {error}") from error
 
+    async def _run_in_writer(self, work: Callable[..., T], *args: object) -> T:
+        if self._writer is None:
+            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+        return await self._run_in(self._writer, work, *args)
+
     async def check(self, *, must_exist: bool = True) -> None:
         """Raise SourceError for a file that is no store of ours, or that is not there."""
         await self.read(lambda connection, stop: None, missing=None, must_exist=must_exist)
@@ -168,26 +174,20 @@ class StoreFile:
 
         `prepare` runs before the transaction begins, outside the write lock; `work` is given what it returns.
         """
-        if self._writer is None:
-            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
 
         def run() -> T:
             ready = prepare() if prepare else None
             return self.write_here(lambda connection: work(connection, ready))  # type: ignore[arg-type]  # work takes the state only where a state is handed over
 
-        return await self._run_in(self._writer, run)
+        return await self._run_in_writer(run)
 
     async def alone(self, statement: str) -> None:
         """Run one statement outside a transaction, such as VACUUM."""
-        if self._writer is None:
-            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._run_in(self._writer, self._alone, statement)
+        await self._run_in_writer(self._alone, statement)
 
     async def replace_by(self, at: Path) -> None:
         """Put the database at `at` in the place of this one, in one transaction."""
-        if self._writer is None:
-            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._run_in(self._writer, self._replace_by, at)
+        await self._run_in_writer(self._replace_by, at)
 
     def _replace_by(self, at: Path) -> None:
         with self._errors(None):
@@ -351,7 +351,7 @@ class StoreFile:
             waited = f"was locked by another writer for {self._busy_timeout} s ({message})"
             return f"Store {location!r} {waited}; raise `busy_timeout` or write less at once."
         if "not a database" in message or "malformed" in message or "encrypted" in message:
-            remedy = f"restore a copy, or remove it and run {schema.REBUILD}"
+            remedy = f"restore a copy, or remove it and run {REBUILD}"
             return f"Store {location!r} is damaged or no SQLite file ({message}); {remedy}."
         if reason := explain(self.location):
             return f"Store {location!r} {reason} ({message})."
