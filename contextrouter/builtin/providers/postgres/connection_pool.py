@@ -212,13 +212,7 @@ class Pool:
             ) from error
         except TimeoutError:
             raise
-        except (
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-            asyncpg.PostgresConnectionError,
-            *disconnections(),
-            OSError,
-        ) as error:
+        except (asyncpg.InternalClientError, *disconnections()) as error:
             raise SourceError(
                 f"Connection to Postgres failed: {describe(error)}; it is made again at the next question."
             ) from error
@@ -234,7 +228,6 @@ class Pool:
         So a server that restarts costs the statements under way, and delays the rest. Raises whatever asyncpg
         does.
         """
-        import asyncpg
 
         end = monotonic() + self._wait
         while True:
@@ -249,16 +242,8 @@ class Pool:
                 if connection is not None:
                     await _give_back(connection, started)
                     await pool.release(connection)
-                lost = isinstance(
-                    error,
-                    (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, *disconnections(), OSError),
-                )
-                if (
-                    not lost
-                    or isinstance(error, TimeoutError)
-                    or pool is not self._pool
-                    or monotonic() + _PAUSE > end
-                ):
+                lost = isinstance(error, disconnections()) and not isinstance(error, TimeoutError)
+                if not lost or pool is not self._pool or monotonic() + _PAUSE > end:
                     raise
             await asyncio.sleep(_PAUSE)
 
