@@ -108,13 +108,15 @@ class Rss(Connector):
 
     async def aclose(self) -> None:
         """Stop reading, close the session and let go of the threads and the items."""
-        await self._polling.aclose()
-        await self._extractor.aclose()
-        await self._fetcher.aclose()
-        if self._threads is not None:
-            self._threads.close()
-        self._threads, self._index = None, None
-        self._pages.keep_only(())
+        try:
+            await self._polling.aclose()
+        finally:  # also when this is cancelled while readings end: processes and connections do not stay
+            threads, self._threads, self._index = self._threads, None, None
+            if threads is not None:
+                threads.close()
+            self._pages.keep_only(())
+            await self._extractor.aclose()
+            await self._fetcher.aclose()
 
     async def ping(self) -> None:
         """Raise SourceError when no feed can be read."""

@@ -125,16 +125,18 @@ class Web(Connector):
 
     async def aclose(self) -> None:
         """Stop reading, close the session and let go of the pages."""
-        await self._site.aclose()
-        await self._extractor.aclose()
-        await self._fetcher.aclose()
-        if self._example is not None:
-            await self._example.aclose()
-        if self._threads is not None:
-            self._threads.close()
-        self._threads, self._pool = None, None
-        if self._results is not None:
-            self._results.clear()
+        try:
+            await self._site.aclose()
+        finally:  # also when this is cancelled while a reading ends: processes and connections do not stay
+            threads, self._threads, self._pool = self._threads, None, None
+            if threads is not None:
+                threads.close()
+            if self._results is not None:
+                self._results.clear()
+            await self._extractor.aclose()
+            await self._fetcher.aclose()
+            if self._example is not None:
+                await self._example.aclose()
 
     async def ping(self) -> None:
         """Raise SourceError when no page can be read; a search API is not asked, since a search costs
