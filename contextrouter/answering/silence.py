@@ -9,7 +9,7 @@ from typing import TypeVar
 from contextrouter.answering.closing import closing
 from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.pipeline.deadline import GRACE
-from contextrouter.runtime.abandoned_calls import AbandonedCalls
+from contextrouter.runtime.abandoned_calls import AbandonedCalls, consume_exception
 from contextrouter.runtime.plugin_calls import containment, text_of
 
 Piece = TypeVar("Piece")
@@ -46,8 +46,8 @@ async def in_time(
         reading.cancel()
         _, stubborn = await asyncio.wait([reading], timeout=GRACE)
         abandoned.add(stubborn)
-        if not stubborn and not reading.cancelled():
-            reading.exception()  # read, so that the event loop does not report it as lost
+        if not stubborn:
+            consume_exception(reading)
 
 
 async def _read_pieces(

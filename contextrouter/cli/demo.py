@@ -15,12 +15,11 @@ import typer
 from contextrouter.cli import ingest as ingesting
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import INGESTION, NOTHING, OK, command
-from contextrouter.cli.init import copy
+from contextrouter.cli.init import copy, write_files
 from contextrouter.cli.views.context_explanation import print_explanation
 from contextrouter.cli.views.whole_context import print_context
 from contextrouter.errors import SettingsError
 from contextrouter.ingest import run
-from contextrouter.router import ContextRouter
 from contextrouter.settings import Serve
 
 QUESTION = "What books talk about machine learning for beginners?"
@@ -43,7 +42,7 @@ async def demo(question: OtherQuestion = QUESTION, into: Into = "") -> int:
     with _open_folder(into) as folder:
         for part in PARTS:
             _copy(example() / part, folder / part)
-        router: ContextRouter = options.open_router(str(folder / "settings.toml"))
+        router = options.open_router(str(folder / "settings.toml"))
         terminal.heading(
             "1. Ingest", "Documents and facts go from files into an embedded store: cut, embedded, indexed."
         )
@@ -87,13 +86,8 @@ def example() -> Traversable:
 def _copy(source: Traversable, into: Path) -> None:
     if source.is_dir():
         copy(source, into)
-        return
-    if into.exists() or into.is_symlink():
-        raise SettingsError(
-            f"File {str(into)!r} exists and is not overwritten; name another folder, or remove it."
-        )
-    into.parent.mkdir(parents=True, exist_ok=True)
-    into.write_bytes(source.read_bytes())
+    else:
+        write_files({into: source.read_bytes()}, into.parent)
 
 
 def _print_next_steps(folder: Path | None) -> None:
