@@ -171,12 +171,12 @@ class Bench:
 @contextmanager
 def without_packing() -> Iterator[None]:
     """Have the store read from FTS5 alone."""
-    kept = packed_postings.read_note
-    packed_postings.read_note = lambda connection: None
+    kept = packed_postings.read_state
+    packed_postings.read_state = lambda connection: None
     try:
         yield
     finally:
-        packed_postings.read_note = kept
+        packed_postings.read_state = kept
 
 
 def share(values: Sequence[float], part: float) -> float:

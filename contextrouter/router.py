@@ -42,10 +42,11 @@ from contextrouter.pipeline.engine import Clock, Engine
 from contextrouter.pipeline.interpretation import request_of
 from contextrouter.pipeline.run import Run, run
 from contextrouter.pipeline.whole_documents import whole_document
+from contextrouter.runtime.abandoned_calls import consume_exception
 from contextrouter.runtime.distribution import VERSION
 from contextrouter.runtime.lifecycle import Instances
 from contextrouter.runtime.registry import Registry
-from contextrouter.runtime.shutdown import Running, consume_exception
+from contextrouter.runtime.shutdown import Running
 from contextrouter.runtime.spans import trace_route, trace_run
 from contextrouter.runtime.threads import work_aside
 from contextrouter.scope import Scope

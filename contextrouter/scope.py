@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self, get_args
 
 import msgspec
 
-SENSITIVITIES = (
-    "public",
-    "internal",
-    "confidential",
-    "restricted",
-)  # lowest first; a level not listed is above them all
+Sensitivity = Literal["public", "internal", "confidential", "restricted"]
+SENSITIVITIES: tuple[str, ...] = get_args(Sensitivity)
+"""Lowest first; a level not listed is above them all."""
 SHARED = "*"
 """The tenant of what every tenant may see; only settings and ingestion give it, and on purpose."""
 

@@ -266,6 +266,15 @@ async def test_markups_become_markdown_with_their_headings() -> None:
     }
 
 
+async def test_a_block_quote_of_restructuredtext_is_a_quote_in_markdown(tmp_path: Path) -> None:
+    text = "The keeper wrote:\n\n    Polish the lamp.\n\n    At dawn.\n\nThen he left.\n"
+    (tmp_path / "log.rst").write_text(text, "utf-8")
+    documents = await crawled(tmp_path)
+    assert documents["log.rst"].content == (
+        "The keeper wrote:\n\n> Polish the lamp.\n>\n> At dawn.\n\nThen he left."
+    )
+
+
 @pytest.mark.case("NEW-40")
 async def test_pages_of_a_wiki_dump_and_operations_of_an_api_are_documents() -> None:
     documents = await crawled(FIXTURES)

@@ -72,10 +72,16 @@ async def store(tmp_path: Path) -> AsyncIterator[Sqlite]:
 @pytest.fixture(autouse=True)
 def pack_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of a handful of chunks pack, make blocks, join them, and look words up in few chunks."""
-    for name, value in {"FIRST": 2, "LEAST": 2, "COMMON": 0.0, "WAITING": 3, "TOGETHER": 2}.items():
+    for name, value in {
+        "SMALLEST": 2,
+        "COMMON_CHUNKS": 2,
+        "COMMON_SHARE": 0.0,
+        "BLOCK_CHUNKS": 3,
+        "MERGED_BLOCKS": 2,
+    }.items():
         monkeypatch.setattr(packed_postings, name, value)
-    monkeypatch.setattr(score_sums, "_LARGE", 2)
-    monkeypatch.setattr(score_sums, "_WORTH", 1)
+    monkeypatch.setattr(score_sums, "_PRUNED_FROM", 2)
+    monkeypatch.setattr(score_sums, "_PRUNED_SHARE", 1)
 
 
 def reference(documents: Sequence[Document], question: str, scope: Scope | None) -> dict[str, float]:
@@ -163,8 +169,8 @@ def test_scores_are_those_of_plain_bm25_whatever_is_packed(
                 await store.upsert([Entry(document=each, chunks=[each]) for each in documents])
                 here.update((each.id, each) for each in documents)
             await check(store, list(here.values()), question)
-            note = await note_of(store)
-            assert note is not None or len(here) < 2
+            state = await state_of(store)
+            assert state is not None or len(here) < 2
         await store.aclose()
 
     asyncio.run(run())
@@ -217,8 +223,8 @@ def test_counts_with_what_is_gone_suffice_where_they_decide(
     assert text_leg._is_certain(chosen, most, fewer, 10) is is_certain
 
 
-async def note_of(store: Sqlite) -> packed_postings.Note | None:
-    return await store._file.read(lambda connection, _: packed_postings.read_note(connection), missing=None)
+async def state_of(store: Sqlite) -> packed_postings.PackingState | None:
+    return await store._file.read(lambda connection, _: packed_postings.read_state(connection), missing=None)
 
 
 OCCURRENCES = st.lists(
@@ -318,10 +324,10 @@ async def test_what_another_version_writes_is_found_though_it_packs_nothing(stor
         )
         connection.commit()
     await store.open()
-    assert await note_of(store) is None
+    assert await state_of(store) is None
     assert len(await ids(store, "sun")) == 4
     await store.upsert([entry("d9", "sun")])
-    assert await note_of(store) is not None
+    assert await state_of(store) is not None
     assert len(await ids(store, "sun")) == 5
 
 
@@ -330,19 +336,19 @@ async def test_a_store_without_the_table_is_read_and_gets_it_when_written(store:
     await store.aclose()
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute("DROP TABLE packed")
-        connection.execute("DELETE FROM meta WHERE key = ?", (packed_postings.NOTE,))
+        connection.execute("DELETE FROM meta WHERE key = ?", (packed_postings.STATE_KEY,))
         connection.commit()
     await store.open()
     assert await ids(store, "sun") == ["d0", "d1", "d2"]
     await store.delete(["d0"])
     await store.upsert([entry("d9", "sun")])
     assert await ids(store, "sun") == ["d1", "d2", "d9"]
-    assert await note_of(store) is not None
+    assert await state_of(store) is not None
 
 
 async def test_a_reader_of_an_older_state_reads_what_was_packed_then(store: Sqlite) -> None:
     await store.upsert([entry(f"d{n}", "sun moon") for n in range(3)])
-    terms, gone = packed_postings.PackedTerms(), packed_postings.GoneChunks()
+    terms, gone = packed_postings.PackedTerms(), packed_postings.RemovedChunks()
 
     def read(connection: sqlite3.Connection) -> tuple[list[int], int]:
         packed = terms.read_at(connection)
@@ -368,14 +374,14 @@ async def test_blocks_are_joined_and_all_is_packed_again_when_the_store_has_grow
     await store.upsert([entry(f"d{n}", "sun moon") for n in range(40)])
     for start in range(100, 190, 3):
         await store.upsert([entry(f"d{n}", "sun star") for n in range(start, start + 3)])
-    note = await note_of(store)
-    assert note is not None
-    assert (note.chunks, len(note.blocks) < 10) == (40, True)  # 30 blocks of three
+    state = await state_of(store)
+    assert state is not None
+    assert (state.chunks, len(state.blocks) < 10) == (40, True)  # 30 blocks of three
     assert len(await ids(store, "sun", limit=500)) == 130
     await store.upsert([entry(f"d{n}", "sun star") for n in range(200, 240)])
-    note = await note_of(store)
-    assert note is not None
-    assert (note.chunks, len(note.blocks)) == (170, 1)
+    state = await state_of(store)
+    assert state is not None
+    assert (state.chunks, len(state.blocks)) == (170, 1)
     assert len(await ids(store, "star", limit=500)) == 130
 
 
@@ -394,23 +400,23 @@ async def test_common_words_are_read_where_they_are_packed_and_rare_ones_from_th
 async def test_a_store_without_common_words_is_searched_as_ever(
     store: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed_postings, "LEAST", 5)
+    monkeypatch.setattr(packed_postings, "COMMON_CHUNKS", 5)
     for start in range(0, 12, 3):
         await store.upsert([entry(f"d{n}", f"sun{n} moon{n % 4}") for n in range(start, start + 3)])
     assert await ids(store, "sun4 moon1", limit=2) == ["d4", "d1"]
-    note = await note_of(store)
-    assert note is not None
-    assert (note.chunks, len(note.blocks)) == (3, 3)
+    state = await state_of(store)
+    assert state is not None
+    assert (state.chunks, len(state.blocks)) == (3, 3)
 
 
 async def test_a_small_store_packs_nothing(store: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_postings, "FIRST", 3)
+    monkeypatch.setattr(packed_postings, "SMALLEST", 3)
     await store.upsert([entry("a", "sun"), entry("b", "sun")])
-    assert await note_of(store) is None
+    assert await state_of(store) is None
     await store.upsert([entry("c", "sun"), entry("d", "moon")])
-    assert await note_of(store) is not None
+    assert await state_of(store) is not None
     await store.clear()
-    assert await note_of(store) is None
+    assert await state_of(store) is None
     await store.upsert([entry("a", "tide")])
     assert await ids(store, "tide sun") == ["a"]
 
@@ -421,13 +427,13 @@ async def test_a_store_too_large_to_pack_again_keeps_what_is_packed(
     await store.upsert([entry(f"d{n}", "sun moon") for n in range(4)])
     monkeypatch.setattr(packed_postings, "LARGEST", 10)
     await store.upsert([entry(f"e{n}", "sun star") for n in range(30)])
-    note = await note_of(store)
-    assert note is not None
-    assert (note.chunks, len(await ids(store, "sun", limit=99))) == (4, 34)
+    state = await state_of(store)
+    assert state is not None
+    assert (state.chunks, len(await ids(store, "sun", limit=99))) == (4, 34)
     await store.vacuum()
-    assert (await note_of(store), len(await ids(store, "sun", limit=99))) == (None, 34)
+    assert (await state_of(store), len(await ids(store, "sun", limit=99))) == (None, 34)
     await store.upsert([entry("f", "sun")])
-    assert (await note_of(store), len(await ids(store, "sun", limit=99))) == (None, 35)
+    assert (await state_of(store), len(await ids(store, "sun", limit=99))) == (None, 35)
 
 
 async def test_a_large_document_is_packed_in_parts(store: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,5 +448,5 @@ async def test_a_large_document_is_packed_in_parts(store: Sqlite, monkeypatch: p
 
     monkeypatch.setattr(packed_postings, "_read_waiting", spy)
     await store.upsert([entry(f"e{n:02}", "sun") for n in range(30)])
-    assert max(read) == packed_postings.WAITING
+    assert max(read) == packed_postings.BLOCK_CHUNKS
     assert len(await ids(store, "sun", limit=99)) == 70

@@ -420,7 +420,7 @@ async def test_facts_that_change_while_their_entities_get_vectors_leave_no_old_o
 
     changing = asyncio.create_task(change())
 
-    async def look_slowly(connection: Any, limit: int, suffix: str = "") -> Any:
+    async def look_slowly(connection: Any, limit: int, suffix: str) -> Any:
         found = await look(connection, limit, suffix)
         if limit > 1:  # not the look at whether there is anything to do
             writing.set()
@@ -446,6 +446,6 @@ async def test_the_next_entities_without_vectors_are_the_same_ones_by_every_plan
     for plan in ("enable_sort", "enable_hashagg"):
         async with store.pool.transaction() as connection:
             await connection.execute(f"SET LOCAL {plan} = off")
-            pages.append({entity.key for entity in await entity_vectors.without_vectors(connection, 20)})
+            pages.append({entity.key for entity in await entity_vectors.without_vectors(connection, 20, "")})
     assert pages[0] == pages[1]
     assert len(pages[0]) == 21

@@ -48,6 +48,12 @@ def server() -> Any:
     server.close()
 
 
+def figures(store: Postgres) -> dict[str, int]:
+    """How many connections a store has, and how many of them are idle."""
+    pool = store.pool._pool
+    return {"size": pool.get_size(), "idle": pool.get_idle_size()} if pool else {"size": 0, "idle": 0}
+
+
 def full(context: Context) -> bool:
     return not context.degraded and len(context.envelopes) == 10 and len(context.facts) == 50
 
@@ -76,12 +82,12 @@ async def test_a_server_killed_amid_questions_costs_only_those_under_way(server:
             return [each.result() for each in made]
 
         assert all(map(full, await asked(30)))
-        before = docs.pool.figures
+        before = figures(docs)
         assert before == {"size": 8, "idle": 8}
         started = monotonic()
         under_way = asyncio.create_task(asked(200))
         await asyncio.sleep(0.3)
-        assert docs.pool.figures["idle"] < 8
+        assert figures(docs)["idle"] < 8
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
         answers = await under_way
@@ -92,7 +98,7 @@ async def test_a_server_killed_amid_questions_costs_only_those_under_way(server:
             assert all(report.source != "other" for report in failed)
         assert sum(map(full, answers)) >= 180
         assert all(map(full, await asked(30)))
-        assert docs.pool.figures == before
+        assert figures(docs) == before
 
 
 async def test_a_server_that_is_away_for_good_is_said_in_time(server: Server) -> None:
@@ -131,9 +137,47 @@ async def test_reads_that_find_nothing_give_their_connection_back() -> None:
             assert await ids(store, "sea", limit=0) == []
             with pytest.raises(SourceError):
                 await store.search(Query(text="", leg="vector", vector=[1.0, 2.0, 3.0]))
-        figures = store.pool.figures
-        assert figures["size"] == figures["idle"] <= 2
+        counts = figures(store)
+        assert counts["size"] == counts["idle"] <= 2
         assert await ids(store, "", "vector", vector=[1.0, 0.0], limit=5) == ["d0", "d1", "d2", "d3", "d4"]
+
+
+async def test_opening_that_is_given_up_leaves_no_connection_open(server: Server) -> None:
+    """While the server does not say which extensions it has."""
+    counted = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'contextrouter'"
+    locking, watching = await asyncpg.connect(server.dsn), await asyncpg.connect(server.dsn)
+
+    async def wait_for(many: int, condition: str) -> None:
+        for _ in range(500):
+            if await watching.fetchval(counted + condition) == many:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"never {many} connections{condition}")
+
+    async with locking.transaction():
+        await locking.execute("LOCK TABLE pg_extension IN ACCESS EXCLUSIVE MODE")
+        opening = asyncio.create_task(Postgres(dsn=server.dsn, schema=schema(), embedder=None).open())
+        await wait_for(1, " AND wait_event_type = 'Lock'")
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await opening
+    await wait_for(0, "")
+    await locking.close()
+    await watching.close()
+    del caught  # which held what was open
+
+
+async def test_closing_that_is_given_up_closes_the_pool_all_the_same(server: Server) -> None:
+    """Amid a run, whose turn is given back first."""
+    store = Postgres(dsn=server.dsn, schema=schema(), embedder=None)
+    await store.open()
+    assert await store.take_turn() == ""
+    closing = asyncio.create_task(store.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert figures(store) == {"size": 0, "idle": 0}
 
 
 @pytest.fixture
@@ -168,11 +212,11 @@ async def waiting(many: int) -> None:
 async def given_back(store: Postgres) -> None:
     """Return when every connection is idle."""
     for _ in range(500):
-        figures = store.pool.figures
-        if figures["size"] == figures["idle"]:
+        counts = figures(store)
+        if counts["size"] == counts["idle"]:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(store.pool.figures)
+    raise AssertionError(figures(store))
 
 
 async def test_a_question_given_up_frees_its_connection_and_stops_its_statement(locked: Postgres) -> None:
@@ -214,7 +258,7 @@ async def test_more_questions_than_connections_wait_a_little_and_are_then_refuse
     ):
         await locked.search(Query(text="sea", leg="text"))
     assert monotonic() - started < 30
-    assert locked.pool.figures == {"size": 2, "idle": 0}
+    assert figures(locked) == {"size": 2, "idle": 0}
     for each in held:
         each.cancel()
     await asyncio.gather(*held, return_exceptions=True)
@@ -252,7 +296,7 @@ async def test_a_pool_ends_with_the_last_that_shares_it() -> None:
         await store.aclose()
         await second.facts(Query(text="sea"))
         await second.aclose()
-        assert store.pool.figures == {"size": 0, "idle": 0}
+        assert figures(store) == {"size": 0, "idle": 0}
         with pytest.raises(SourceError, match=r"not open; call open\(\) first"):
             await second.facts(Query(text="sea"))
         await store.open()

@@ -344,7 +344,7 @@ async def test_with_the_query_s_own_filter_taken_out_row_level_security_holds(
             assert not (await postgres_nomination.read_totals(connection, SCOPE)).frequent
         modules = (postgres_filter, postgres_text, postgres_nomination, postgres_lookup, postgres_facts)
         for module in modules:
-            monkeypatch.setattr(module, "visible", lambda scope, table, values: "")
+            monkeypatch.setattr(module, "visible", lambda scope, table, values: "true")
         assert await _seen(reader, graphs[reader]) == EXPECTED
         assert (await reader.statistics(["sun"], SCOPE)).documents == len(EXPECTED["text"])
         bare = await _seen(owner, graphs[owner])

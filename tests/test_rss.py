@@ -22,14 +22,15 @@ from contextrouter.errors import SourceError, SourceTimeout
 from contextrouter.model import Period, Query
 
 
+async def silent(_: web.Request) -> web.Response:
+    await asyncio.sleep(30)
+    raise AssertionError("not reached")
+
+
 @pytest.mark.case("RSS-01")
 async def test_a_server_that_never_answers_ends_with_the_deadline(
     feed_server: FeedServer, open_rss: OpenRss
 ) -> None:
-    async def silent(_: web.Request) -> web.Response:
-        await asyncio.sleep(30)
-        raise AssertionError("not reached")
-
     feed_server.answers["/feed"] = silent
     source = await open_rss(feed_server.url + "/feed")
     begun = time.monotonic()
@@ -52,6 +53,22 @@ async def test_a_body_that_trickles_for_ever_ends_without_a_deadline_too(
     feed_server.answers["/feed"] = trickle
     source = await open_rss(feed_server.url + "/feed", fetch_seconds=0.2)
     with pytest.raises(SourceTimeout, match=r"within 0\.2 seconds"):
+        await source.search(Query(text="zebra"))
+
+
+async def test_a_close_that_is_cancelled_while_a_reading_ends_closes_the_rest(
+    feed_server: FeedServer, open_rss: OpenRss
+) -> None:
+    feed_server.answers["/feed"] = silent
+    source = await open_rss(feed_server.url + "/feed")
+    with pytest.raises(SourceTimeout):
+        await source.search(Query(text="zebra", deadline=time.monotonic() + 0.1))
+    closing = asyncio.create_task(source.aclose())
+    await asyncio.sleep(0)  # it waits for the reading now
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    with pytest.raises(SourceError, match="not open"):
         await source.search(Query(text="zebra"))
 
 

@@ -14,7 +14,9 @@ from contextrouter.contracts import Completion, Embedder
 from contextrouter.testing import Fixed
 
 OTTER = [Hit(document=Document(id="a", content="The otter eats fish."))]
-SETTINGS = {"rag": {"interpreters": []}, "chat": {"synthesis_model": "g", "silence_seconds": 0.2}}
+SETTINGS = {"rag": {"interpreters": []}, "chat": {"synthesis_model": "g", "silence_seconds": 1.0}}
+HASTY = {"chat": {**SETTINGS["chat"], "silence_seconds": 0.01}}
+"""With less time than loading the generator that writes in the place of another takes."""
 
 
 class Panic(BaseException):
@@ -45,8 +47,9 @@ class Failing(Generator):
 @pytest.mark.parametrize("way", ["hang", "stubborn", "panic", "raise", "cancel"])
 async def test_a_generator_that_fails_in_any_way_is_replaced(way: str):
     generator = Failing(way)
+    settings = SETTINGS | HASTY
     async with ContextRouter(
-        SETTINGS, connectors={"docs": Fixed(OTTER)}, generators={"g": generator}
+        settings, connectors={"docs": Fixed(OTTER)}, generators={"g": generator}
     ) as made:
         try:
             answer = await made.answer("What does the otter eat?")

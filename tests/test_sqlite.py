@@ -16,6 +16,7 @@ import pytest
 from support.stores import entry, ids
 
 from contextrouter.builtin.providers.sqlite import Sqlite, text_leg
+from contextrouter.builtin.providers.sqlite.volume import explain
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError, SourceError, SourceTimeout
 from contextrouter.model import Document, Fact, Hit, Query
@@ -394,3 +395,13 @@ def test_importing_the_store_imports_no_numpy() -> None:
     modules = "contextrouter.builtin.providers.sqlite.provider, contextrouter.builtin.facts.sqlite"
     code = f"import sys, {modules}; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_folder_that_may_not_be_written_to_is_not_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its name is."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "make it writable" in explain(folder / "store.db")

@@ -125,3 +125,15 @@ async def test_a_file_replaced_during_a_read_is_not_read_again(store: Sqlite, tm
     go.set()
     assert await reading == "old"  # one read is of one file
     assert [await found(store) for _ in range(3)] == [["new"]] * 3
+
+
+async def test_closing_that_is_given_up_closes_the_file_all_the_same(store: Sqlite) -> None:
+    """Amid a run, whose turn is given back first."""
+    assert await store.take_turn() == ""
+    closing = asyncio.create_task(store.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    with pytest.raises(SourceError, match="was closed or is not open"):
+        await found(store)

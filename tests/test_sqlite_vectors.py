@@ -168,7 +168,7 @@ async def test_codes_are_loaded_though_the_deadline_is_too_short(store: Sqlite) 
     await _fill(store, np.random.default_rng(7).standard_normal((6000, 64)))
     other = Sqlite(path=store.path)
     await other.open()
-    deadline, index, loads = time.monotonic() + 0.1, other._nearby["", "vector"], 0
+    deadline, index, loads = time.monotonic() + 0.1, other._vector_indexes["", "vector"], 0
     load = index._new
 
     def late(connection: sqlite3.Connection, last: int, dimensions: int) -> Any:

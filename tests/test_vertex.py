@@ -16,8 +16,9 @@ from support.vertex import Script, Step, listening, opened
 
 from contextrouter import ContextRouter, Document, Period, Query, Scope
 from contextrouter.builtin.embedders.prediction_server import PredictionServer
-from contextrouter.builtin.providers.vertex import Vertex, collection, write
+from contextrouter.builtin.providers.vertex import Vertex, write
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
+from contextrouter.builtin.shared.google_cloud import request_batches
 from contextrouter.contracts import Entry, Partial
 from contextrouter.errors import ContractError, IngestError, SettingsError, SourceError
 from contextrouter.ingest import run
@@ -251,7 +252,7 @@ async def test_what_another_process_wrote_or_removed_meanwhile_is_no_error():
 
 
 async def test_of_many_chunks_no_request_has_more_than_a_thousand(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collection, "_BYTES", 10**9)  # only the count decides
+    monkeypatch.setattr(request_batches, "BYTES", 10**9)  # only the count decides
     async with store() as (vertex, server, script):
         chunks = [Document(id=f"d#{n}", parent="d", content=f"part {n}") for n in range(2001)]
         whole = Document(id="d", content="whole")

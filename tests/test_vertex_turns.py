@@ -257,3 +257,17 @@ async def test_two_processes_that_fill_an_index_take_turns_at_the_store_of_its_t
         assert await second.take_turn() == ""
         await second.end_turn()
         assert sorted(server.points) == ["d#c0"]
+
+
+async def test_closing_that_is_given_up_closes_the_connection_all_the_same():
+    """Amid a run, whose turn is given back first; here that takes a minute."""
+    async with processes(1) as ((store,), _, script):
+        assert await store.take_turn() == ""
+        script.always = Step(delay=60.0)
+        closing = asyncio.create_task(store.aclose())
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert not store._connection.is_open
+        script.always = None

@@ -397,6 +397,22 @@ async def test_reading_goes_on_when_who_asked_has_no_more_time(hostile: Hostile)
         assert hostile.hits == ["/page"]
 
 
+async def test_a_close_that_is_cancelled_while_a_reading_ends_closes_the_rest(hostile: Hostile) -> None:
+    gate = asyncio.Event()
+    hostile.more["/page"] = lambda writer, path: gate.wait()
+    async with web(urls=[hostile.url + "/page"]) as source:
+        with pytest.raises(SourceError, match="was not read before the deadline"):
+            await found(source, deadline=monotonic() + 0.1)
+        closing = asyncio.create_task(source.aclose())
+        await asyncio.sleep(0)  # it waits for the reading now
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        with pytest.raises(SourceError, match="not open"):
+            await found(source)
+    gate.set()
+
+
 # Search engines
 
 

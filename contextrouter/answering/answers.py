@@ -223,7 +223,9 @@ class _Work:
 
     async def _write(self, name: str, prompt: list[Mapping[str, str]]) -> AsyncIterator[str | Draft]:
         parts = _Parts(self._context, defuse=self._settings.chat.answer_links != "all")
-        silence, abandoned = self._settings.chat.silence_seconds, self._answering.abandoned
+        abandoned = self._answering.abandoned
+        # What writes in the place of another asks nobody: it is only late where the machine is busy.
+        silence = self._settings.chat.silence_seconds if name == self._order.generator else None
         async with asyncio.timeout(silence):
             generator = await self._answering.generators.ready(name)
         await load_parser()

@@ -9,19 +9,20 @@ from typing import TypeVar
 from contextrouter.answering.closing import closing
 from contextrouter.errors import ContextRouterError, PluginError
 from contextrouter.pipeline.deadline import GRACE
-from contextrouter.runtime.abandoned_calls import AbandonedCalls
+from contextrouter.runtime.abandoned_calls import AbandonedCalls, consume_exception
 from contextrouter.runtime.plugin_calls import containment, text_of
 
 Piece = TypeVar("Piece")
 
 
 async def in_time(
-    stream: AsyncIterator[Piece], seconds: float, abandoned: AbandonedCalls
+    stream: AsyncIterator[Piece], seconds: float | None, abandoned: AbandonedCalls
 ) -> AsyncIterator[Piece]:
     """Yield the pieces of a stream. It is read in one task of its own, a piece when one is asked for.
 
-    Raises PluginError where the next piece takes more than `seconds`, and for every error of the plugin that
-    is none of this package or of the system. A stream that does not end then is added to `abandoned`.
+    Raises PluginError where the next piece takes more than `seconds` (None: any time), and for every error of
+    the plugin that is none of this package or of the system. A stream that does not end then is added to
+    `abandoned`.
     """
     abandoned.check()
     turns, pieces = asyncio.Semaphore(0), asyncio.Queue[Piece | None]()
@@ -45,8 +46,8 @@ async def in_time(
         reading.cancel()
         _, stubborn = await asyncio.wait([reading], timeout=GRACE)
         abandoned.add(stubborn)
-        if not stubborn and not reading.cancelled():
-            reading.exception()  # read, so that the event loop does not report it as lost
+        if not stubborn:
+            consume_exception(reading)
 
 
 async def _read_pieces(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextrouter.cache.tiers import Tier, Tiers
-from contextrouter.errors import Problem, SettingsError
+from contextrouter.errors import SettingsError
 from contextrouter.settings import Settings
+from contextrouter.settings.problems import problem_at
 
 
 def build_tiers(settings: Settings) -> Tiers:
@@ -23,11 +24,8 @@ def _build_outer_tier(settings: Settings) -> Tier | None:
         return DiskTier(cache.path, namespace=cache.namespace, max_bytes=cache.disk_max_bytes)
     if cache.tier == "redis":
         if not cache.url.startswith(("redis://", "rediss://", "unix://")):
-            raise _settings_error(
-                settings,
-                "url",
-                "tier = 'redis' needs the url of a server; set url to one such as 'redis://localhost:6379/0'.",
-            )
+            message = "tier = 'redis' needs the url of a server; set url to one such as"
+            raise _settings_error(settings, "url", f"{message} 'redis://localhost:6379/0'.")
         from contextrouter.cache.redis import RedisTier
 
         return RedisTier(cache.url, namespace=cache.namespace, timeout=cache.timeout_seconds)
@@ -36,6 +34,4 @@ def _build_outer_tier(settings: Settings) -> Tier | None:
 
 def _settings_error(settings: Settings, key: str, message: str) -> SettingsError:
     origin = settings.origins.get(f"cache.{key}") or settings.origins.get("cache.tier", "")
-    file, _, line = origin.rpartition(":")
-    number = int(line) if file and line.isdigit() else None
-    return SettingsError([Problem(message, key=f"cache.{key}", file=file if number else origin, line=number)])
+    return SettingsError([problem_at(origin, f"cache.{key}", message)])

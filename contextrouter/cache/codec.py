@@ -52,10 +52,10 @@ def _untyped_mappings(context: Context) -> Iterator[Mapping[str, Any]]:
         yield envelope.document.metadata
     yield from (fact.attributes for fact in context.facts)
     yield from (entity.attributes for entity in context.entities)
-    yield from (intent.attributes for intent in (context.intent, context.trace.plan.intent))
+    for intent in (context.intent, context.trace.plan.intent):
+        yield from (intent.attributes, intent.filters)
     for call in context.trace.plan.calls:
         yield call.query.filters
-    yield from (intent.filters for intent in (context.intent, context.trace.plan.intent))
 
 
 def _check_value(value: Any) -> None:
@@ -117,37 +117,23 @@ def _field_values(raw: Any, **changes: Any) -> dict[str, Any]:
 
 
 def _build_context(raw: Any) -> Context:
-    plan = raw.trace.plan
-    calls = tuple(
-        Call(
-            **_field_values(
-                call, query=Query(**_field_values(call.query, period=_build_period(call.query.period)))
-            )
-        )
-        for call in plan.calls
-    )
+    intent, plan = _with_period(Intent, raw.intent), raw.trace.plan
+    calls = [Call(**_field_values(call, query=_with_period(Query, call.query))) for call in plan.calls]
+    changes = {"intent": _with_period(Intent, plan.intent), "preferred": _build_period(plan.preferred)}
+    plan = Plan(**_field_values(plan, calls=tuple(calls), **changes))
     steps = tuple(Step(**_field_values(step)) for step in raw.trace.steps)
-    trace = Trace(
-        plan=Plan(
-            **_field_values(
-                plan, intent=_build_intent(plan.intent), calls=calls, preferred=_build_period(plan.preferred)
-            )
-        ),
-        steps=steps,
-    )
-    return Context(**_field_values(raw, intent=_build_intent(raw.intent), trace=trace))
+    return Context(**_field_values(raw, intent=intent, trace=Trace(plan=plan, steps=steps)))
 
 
-def _build_intent(raw: Any) -> Intent:
-    return Intent(**_field_values(raw, period=_build_period(raw.period)))
+def _with_period(noun: Any, raw: Any) -> Any:
+    """Return an Intent or a Query with the period of its mirror struct."""
+    return noun(**_field_values(raw, period=_build_period(raw.period)))
 
 
 def _build_period(raw: _TextPeriod | None) -> Period | None:
-    return (
-        None
-        if raw is None
-        else Period(start=_parse_moment(raw.start), end=_parse_moment(raw.end), zone=raw.zone)
-    )
+    if raw is None:
+        return None
+    return Period(start=_parse_moment(raw.start), end=_parse_moment(raw.end), zone=raw.zone)
 
 
 def _parse_moment(raw: Any) -> date | datetime | None:

@@ -157,9 +157,11 @@ class DiskTier:
         cache, self._cache = self._cache, None
         threads, self._threads = self._threads, None
         if cache is not None and threads is not None:
-            await threads.run(cache.close)
-            cache.close()
-            threads.close()
+            try:
+                await threads.run(cache.close)
+            finally:
+                cache.close()
+                threads.close()
 
     async def get(self, address: bytes) -> bytes | None:
         """Return the entry. Raises errors of SQLite, of the file system, or ValueError for a foreign row."""

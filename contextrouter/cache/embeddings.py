@@ -23,11 +23,10 @@ class RequestEmbeddings:
 
     async def __call__(self, name: str, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
         """Return one vector per query text, from the cache where there is one."""
-        vectors = (
-            await self.compute(embedder, texts)
-            if self._cache is None
-            else await self._cache.embed(name, embedder, texts, self)
-        )
+        if self._cache is None:
+            vectors = await self.compute(embedder, texts)
+        else:
+            vectors = await self._cache.embed(name, embedder, texts, self)
         self.vectors.update(((name, text), vector) for text, vector in zip(texts, vectors, strict=False))
         return vectors
 
@@ -58,21 +57,12 @@ class EmbeddingCache:
         """Return the configured cache; None when it is off. `by_hand` are the (kind, name) of instances made
         by hand.
         """
-        cache = settings.cache
+        cache, embedders = settings.cache, settings.embedders
         if not (cache.embeddings and settings.rag.cache_enabled):
             return None
-        instances = {
-            name: instance
-            for name, instance in settings.embedders.items()
-            if ("embedder", name) not in by_hand
-        }
-        return cls(
-            tiers,
-            instances=instances,
-            namespace=cache.namespace,
-            token=token,
-            ttl=cache.embedding_ttl_seconds,
-        )
+        instances = {name: embedders[name] for name in embedders if ("embedder", name) not in by_hand}
+        ttl = cache.embedding_ttl_seconds
+        return cls(tiers, instances=instances, namespace=cache.namespace, token=token, ttl=ttl)
 
     async def embed(
         self, name: str, embedder: Embedder, texts: Sequence[str], embedding: RequestEmbeddings
@@ -84,10 +74,9 @@ class EmbeddingCache:
         digest = keys.embedder_digest(
             embedder, self._instances.get(name), namespace=self._namespace, token=self._token
         )
-        cache_keys = [keys.text_key(digest, text, query=True) for text in texts]
-        vectors: list[Vector | None] = [
-            await self._entries.read(key, embedder.dimensions) for key in cache_keys
-        ]
+        cache_keys = [keys.query_key(digest, text) for text in texts]
+        vectors: list[Vector | None]
+        vectors = [await self._entries.read(key, embedder.dimensions) for key in cache_keys]
         absent = [index for index, vector in enumerate(vectors) if vector is None]
         if absent:
             computed = await embedding.compute(embedder, [texts[index] for index in absent])

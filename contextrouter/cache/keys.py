@@ -174,6 +174,6 @@ def scores_key(reranker: bytes, scope: Scope | None, query: str, documents: Sequ
     return b"r" + reranker + digest.digest()
 
 
-def text_key(embedder: bytes, text: str, *, query: bool) -> bytes:
-    """Return the key of the vector of a text."""
-    return b"e" + embedder + (b"q" if query else b"d") + text.encode("utf-8", "surrogatepass")
+def query_key(embedder: bytes, text: str) -> bytes:
+    """Return the key of the vector of a query text."""
+    return b"e" + embedder + b"q" + text.encode("utf-8", "surrogatepass")

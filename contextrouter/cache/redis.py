@@ -35,10 +35,8 @@ def make_client(url: str, timeout: float) -> Any:
             protocol=2,
         )
     except ValueError:
-        form = "redis://[user:password@]host[:port][/database]"
-        raise SettingsError(
-            [Problem(f"url is none of a Redis server. Write {form}.", key="cache.url")]
-        ) from None
+        message = "url is none of a Redis server. Write redis://[user:password@]host[:port][/database]."
+        raise SettingsError([Problem(message, key="cache.url")]) from None
     return Redis.from_pool(pool)
 
 
@@ -61,9 +59,8 @@ class RedisTier:
         """Make the client; it connects on first use. Raises MissingDependency, or SettingsError for a bad
         `url`.
         """
-        if self._client is not None:
-            return
-        self._client = make_client(self._url, self._timeout)
+        if self._client is None:
+            self._client = make_client(self._url, self._timeout)
 
     async def aclose(self) -> None:
         """Close the connections."""

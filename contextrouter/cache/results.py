@@ -65,9 +65,9 @@ class ResultCache:
         context, joined = await self._flights.run(
             key, until, lambda: self._look_up(key, until, compute), _cut_short
         )
-        return (
-            mark_cached(context, JOINED, monotonic() - started) if joined and not context.cached else context
-        )
+        if joined and not context.cached:
+            return mark_cached(context, JOINED, monotonic() - started)
+        return context
 
     async def _look_up(self, key: bytes, until: float, compute: Callable[[], Awaitable[Context]]) -> Context:
         cached = await self._fetch(key)

@@ -10,6 +10,7 @@ from math import inf
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
+from contextrouter.runtime.abandoned_calls import consume_exception
 from contextrouter.runtime.shutdown import shutdown_error
 
 V = TypeVar("V")
@@ -59,8 +60,8 @@ class SingleFlight(Generic[V]):
                 result = await self._wait(key, flight)
             except Exception as error:
                 result = error
-            again = joined and cut_short is not None and deadline - monotonic() > LEAST_LEFT
-            if again and cut_short is not None and cut_short(result):
+            has_time = deadline - monotonic() > LEAST_LEFT
+            if joined and has_time and cut_short is not None and cut_short(result):
                 after = flight.deadline
                 continue
             if isinstance(result, Exception):
@@ -99,8 +100,7 @@ class SingleFlight(Generic[V]):
     def _finish(self, key: bytes, flight: _Flight[V], task: asyncio.Task[V]) -> None:
         self._forget(key, flight)
         self._running.discard(flight)
-        if not task.cancelled():
-            task.exception()  # retrieved here, because no caller may be waiting for it any more
+        consume_exception(task)
 
     def _forget(self, key: bytes, flight: _Flight[V]) -> None:
         if self._flights.get(key) is flight:

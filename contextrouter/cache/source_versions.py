@@ -97,12 +97,8 @@ class Versions:
         except Exception as error:
             if name not in self._silent:
                 self._silent.add(name)
-                reason = type(error).__name__
-                log.warning(
-                    "Source %r does not say its version (%s); it must return a str from `async def version`.",
-                    name,
-                    reason,
-                )
+                advice = "it must return a str from `async def version`."
+                log.warning("Source %r does not say its version (%s); %s", name, type(error).__name__, advice)
             return None
         return version
 

@@ -156,10 +156,6 @@ def start() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     is_only = name in (*COMMANDS, *GROUPS, "--version")
     try:
-        if is_only and name != "--version":
-            from contextrouter.cli import terminal
-
-            terminal.forget()
         app = make_app(name if is_only else "")
         app(prog_name="contextrouter")
     except OSError as error:  # of a help; commands have messages of their own

@@ -50,8 +50,8 @@ async def ask(
     scope = options.make_scope(tenant, compartment, ceiling)
     history = tuple({"role": "user", "content": text} for text in after or ())
     async with options.open_router(settings) as router:
-        request = demands.request(question, scope, router.settings.rag.timezone).replace(history=history)
-        request = request.replace(deadline=deadline) if deadline is not None else request
+        request = demands.request(question, scope, router.settings.rag.timezone)
+        request = request.replace(history=history, deadline=deadline)
         try:
             answer = await (router.answer(request) if as_json else _print_stream(router, request))
         except AllSourcesFailed as failure:

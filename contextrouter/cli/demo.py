@@ -21,7 +21,6 @@ from contextrouter.cli.views.context_explanation import print_explanation
 from contextrouter.cli.views.whole_context import print_context
 from contextrouter.errors import SettingsError
 from contextrouter.ingest import run
-from contextrouter.router import ContextRouter
 from contextrouter.settings import Serve
 
 QUESTION = "What books talk about machine learning for beginners?"
@@ -44,7 +43,7 @@ async def demo(question: OtherQuestion = QUESTION, into: Into = "") -> int:
     with _open_folder(into) as folder:
         for part in PARTS:
             _copy(example() / part, folder / part)
-        router: ContextRouter = options.open_router(str(folder / "settings.toml"))
+        router = options.open_router(str(folder / "settings.toml"))
         terminal.heading(
             "1. Ingest", "Documents and facts go from files into an embedded store: cut, embedded, indexed."
         )

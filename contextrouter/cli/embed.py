@@ -17,7 +17,6 @@ from contextrouter.ingest import ModelReport, drop_model, stored_models
 from contextrouter.ingest import embed as embed_stores
 from contextrouter.ingest.model_change import OnModelProgress
 from contextrouter.router import ContextRouter
-from contextrouter.serialization import plain
 
 Stores = Annotated[
     list[str] | None,
@@ -39,10 +38,6 @@ Drop = Annotated[
     ),
 ]
 Batch = Annotated[int, typer.Option("--batch", metavar="N", min=1, help="Chunks to embed at a time.")]
-Wait = Annotated[
-    float,
-    typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait while a run fills the store."),
-]
 
 
 @command
@@ -52,7 +47,7 @@ async def embed(
     drop: Drop = None,
     settings: options.SettingsPath = options.DEFAULT,
     batch: Batch = 64,
-    wait: Wait = 60.0,
+    wait: options.Wait = 60.0,
     as_json: options.AsJson = False,
 ) -> int:
     """Change the embedding model of stores, while they answer. Without an option: say whose vectors they
@@ -104,7 +99,7 @@ def show_reports(
 ) -> None:
     """Print what was embedded, and what comes next."""
     if as_json:
-        terminal.print_json({name: plain(report) for name, report in reports.items()})
+        terminal.print_json(reports)
         return
     for name, report in reports.items():
         chunks = terminal.count(report.chunks, "chunk")
@@ -124,7 +119,7 @@ def show_reports(
 def show_models(stored: Mapping[str, Sequence[StoredModel]], *, as_json: bool) -> None:
     """Print whose vectors each store has."""
     if as_json:
-        terminal.print_json({name: [plain(model) for model in models] for name, models in stored.items()})
+        terminal.print_json(stored)
         return
     headers = ("store", "model", "embedder")
     table = terminal.table(*headers, *map(terminal.right, ("dimensions", "chunks", "missing")), "answers")

@@ -142,14 +142,16 @@ async def tune(
     return OK if result.before > 0 or result.gain.mean > 0 else NOTHING
 
 
-def _router(path: str, rag: Mapping[str, Any]) -> ContextRouter:
-    changes, exists = {**OVERRIDES, **rag}, Path(path).exists()
-    if not exists and path not in preset_names() and Path(path).suffix != ".toml":
+def _router(path: str, rag: Mapping[str, Any], **tables: Mapping[str, Any]) -> ContextRouter:
+    """Return the router of a settings file or a preset, with changed keys of `[rag]` and of other tables."""
+    changes: dict[str, Any] = {"rag": {**OVERRIDES, **rag}, **tables}
+    is_preset = path in preset_names() and not Path(path).exists()
+    if not is_preset and Path(path).suffix != ".toml" and not Path(path).exists():
         raise SettingsError(f"{path!r} is no settings file, and {unknown_preset(path)}")
-    if path in preset_names() and not exists:
-        router = ContextRouter({"extends": path, "rag": changes})
+    if is_preset:
+        router = ContextRouter({"extends": path, **changes})
     else:
-        router = ContextRouter.from_toml(path, rag=changes)
+        router = ContextRouter.from_toml(path, **changes)
     terminal.hide(router.settings.secrets)
     return router
 
@@ -162,16 +164,11 @@ async def _ask_apart(
     if shadow not in settings.sources:
         known = ", ".join(settings.sources) or "none"
         raise SettingsError(f"Source {shadow!r} is not defined. Defined sources: {known}.")
-    table = f"{settings.sources[shadow].kind}s"
+    table = {f"{settings.sources[shadow].kind}s": {shadow: {"shadow": False}}}
+    others = [source for source in settings.sources if source != shadow]
     runs = {}
-    for name, sources in (
-        (path, [source for source in settings.sources if source != shadow]),
-        (f"{path}: {shadow}", [shadow]),
-    ):
-        router = ContextRouter.from_toml(
-            path, rag={**OVERRIDES, **rag}, **{table: {shadow: {"shadow": False}}}
-        )
-        async with router:
+    for name, sources in ((path, others), (f"{path}: {shadow}", [shadow])):
+        async with _router(path, rag, **table) as router:
             runs[name] = await ask(router, judged, sources=sources)
     return runs
 
@@ -241,13 +238,7 @@ def _show(
             f"{path} against the first",
             "Mean difference, its 95 % interval, and how often chance alone does as much.",
         )
-        table = terminal.table(
-            "metric",
-            terminal.right("difference"),
-            terminal.right("from"),
-            terminal.right("to"),
-            terminal.right("p"),
-        )
+        table = terminal.table("metric", *map(terminal.right, ("difference", "from", "to", "p")))
         for name, difference in differences.items():
             signed = [f"{value:+.3f}" for value in (difference.mean, difference.low, difference.high)]
             terminal.row(table, name, *signed, f"{difference.p:.3f}")
@@ -278,11 +269,8 @@ def _show_run(path: str, summary: Mapping[str, Any], metrics: Sequence[str]) -> 
     terminal.out.print()
     table = terminal.table("abstaining", terminal.right("right"), terminal.right("wrong"))
     for name, (right, wrong) in summary["abstention"].items():
-        terminal.row(
-            table,
-            name.replace("_", " "),
-            *["–" if share is None else f"{share:.0%}" for share in (right, wrong)],
-        )
+        shares = ["–" if share is None else f"{share:.0%}" for share in (right, wrong)]
+        terminal.row(table, name.replace("_", " "), *shares)
     terminal.show(table)
 
 
@@ -301,12 +289,8 @@ def _show_tuning(path: str, result: Tuned) -> None:
             terminal.say((f"+{key} = {_toml(after)}", "green"), indent=2)
     terminal.out.print()
     if result.questions < 2 * FOLDS:
-        terminal.say(
-            (
-                f"With fewer than {2 * FOLDS} questions the choice cannot be checked on other questions.",
-                "yellow",
-            )
-        )
+        doubt = f"With fewer than {2 * FOLDS} questions the choice cannot be checked on other questions."
+        terminal.say((doubt, "yellow"))
     elif result.changes:
         gain = result.gain
         doubt = "" if gain.low > 0 else " This may be chance: keep what is set, or judge more questions."
@@ -330,9 +314,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, Mapping):
-        return (
-            "{ " + ", ".join(f'"{key}" = {number:g}' for key, number in sorted(value.items())) + " }"
-            if value
-            else "{}"
-        )
+        pairs = ", ".join(f'"{key}" = {number:g}' for key, number in sorted(value.items()))
+        return f"{{ {pairs} }}" if pairs else "{}"
     return f"{value:g}"

@@ -44,9 +44,10 @@ async def fetch(
         raise RequestRefused(
             "--allow-private has no effect with --source, whose table says what is allowed. Leave one out."
         )
-    connector = (
-        _make_web_connector(url, allow_private or []) if source is None else _find_connector(settings, source)
-    )
+    if source is None:
+        connector = _make_web_connector(url, allow_private or [])
+    else:
+        connector = _find_connector(settings, source)
     steps: list[dict[str, str]] = []
     error = ""
     try:
@@ -79,17 +80,11 @@ def _find_connector(settings: str, name: str) -> Plugin:
     """Return the connector of that name from the settings, not open yet."""
     sources = options.open_router(settings).instances.sources
     if name not in sources:
-        raise RequestRefused(
-            f"Source {name!r} is not defined. Defined sources: {', '.join(sources) or 'none'}."
-        )
-    candidate = sources[name]
-    if not isinstance(candidate, SupportsInspect):
-        able = (
-            ", ".join(source for source, plugin in sources.items() if isinstance(plugin, SupportsInspect))
-            or "none"
-        )
-        raise RequestRefused(
-            f"Source {name!r} cannot show how it fetches. Sources that can: {able}. Without --source, a page"
-            " or feed is fetched as `web` does."
-        )
-    return cast(Plugin, candidate)
+        defined = ", ".join(sources) or "none"
+        raise RequestRefused(f"Source {name!r} is not defined. Defined sources: {defined}.")
+    able = [source for source, plugin in sources.items() if isinstance(plugin, SupportsInspect)]
+    if name not in able:
+        names = ", ".join(able) or "none"
+        message = f"Source {name!r} cannot show how it fetches. Sources that can: {names}."
+        raise RequestRefused(f"{message} Without --source, a page or feed is fetched as `web` does.")
+    return sources[name]

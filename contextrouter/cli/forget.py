@@ -28,10 +28,6 @@ Matches = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the documents; remove nothing.")]
-Wait = Annotated[
-    float,
-    typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait while a run fills the store."),
-]
 
 
 @command
@@ -40,7 +36,7 @@ async def forget_matching(
     matches: Matches = None,
     settings: options.SettingsPath = options.DEFAULT,
     dry_run: DryRun = False,
-    wait: Wait = 60.0,
+    wait: options.Wait = 60.0,
     as_json: options.AsJson = False,
 ) -> int:
     """Remove documents from stores, facts and caches, and say what was removed."""

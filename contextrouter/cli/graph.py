@@ -12,7 +12,6 @@ from contextrouter.cli.exit_codes import OK, command
 from contextrouter.contracts import FactSource, SupportsFacets, SupportsGraph
 from contextrouter.errors import RequestRefused, SettingsError
 from contextrouter.model import Query
-from contextrouter.router import ContextRouter
 
 app = typer.Typer(help="Show how entities hang together, and count statements.", no_args_is_help=True)
 
@@ -94,10 +93,9 @@ async def show_related(
     table = terminal.table("source", "entity", "linked by", terminal.right("facts"), terminal.right("degree"))
     for source_name, entities in neighbours.items():
         for entity in entities:
-            predicates, facts, degree = (
-                entity.attributes.get(key, "") for key in ("predicates", "facts", "degree")
-            )
-            terminal.row(table, source_name, entity.name, ", ".join(predicates), facts, degree)
+            predicates = ", ".join(entity.attributes.get("predicates", ""))
+            numbers = (entity.attributes.get(key, "") for key in ("facts", "degree"))
+            terminal.row(table, source_name, entity.name, predicates, *numbers)
         if not entities:
             terminal.note(f"{source_name}: no fact links {name!r} with anything.")
     if any(neighbours.values()):
@@ -148,7 +146,7 @@ async def _open_graphs(settings: str, only: str | None) -> AsyncIterator[tuple[s
     """Yield each requested fact source, open while the caller uses it. Raises SettingsError for an unknown
     name.
     """
-    router: ContextRouter = options.open_router(settings)
+    router = options.open_router(settings)
     graphs = {
         name: plugin
         for name, plugin in router.instances.plugins("fact").items()

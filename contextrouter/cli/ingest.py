@@ -24,7 +24,6 @@ from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest import Leftover, Report, forget, leftovers, run, watch
 from contextrouter.ingest.jobs import OnProgress
 from contextrouter.router import ContextRouter
-from contextrouter.serialization import plain
 from contextrouter.settings.ingestion import MOST_WORKERS
 
 MOST_LISTED = 20
@@ -52,20 +51,12 @@ Remove = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the changes; embed and store nothing.")]
-
-
 Watch = Annotated[
     bool,
     typer.Option("--watch", help="Keep running: run jobs again when their source changes, until Ctrl-C."),
 ]
 Every = Annotated[
     float, typer.Option("--every", metavar="SECONDS", min=0.1, help="How often --watch checks.")
-]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait", metavar="SECONDS", min=0.0, help="How long to wait while another run fills the store."
-    ),
 ]
 Workers = Annotated[
     int | None,
@@ -89,7 +80,7 @@ async def ingest(
     remove: Remove = False,
     watching: Watch = False,
     every: Every = 2.0,
-    wait: Wait = 60.0,
+    wait: options.Wait = 60.0,
     workers: Workers = None,
     origins: Forget = None,
     as_json: options.AsJson = False,
@@ -148,7 +139,7 @@ async def keep_up(
 def print_reports(reports: Mapping[str, Report], *, dry_run: bool, as_json: bool) -> None:
     """Print the reports as tables or as JSON."""
     if as_json:
-        terminal.print_json({name: plain(report) for name, report in reports.items()})
+        terminal.print_json(reports)
     else:
         show(reports, dry_run=dry_run)
 
@@ -172,7 +163,7 @@ async def warn_of_leftovers(router: ContextRouter) -> None:
 def show_removed(removed: Sequence[Leftover], *, dry_run: bool, as_json: bool) -> None:
     """Print how many documents were removed, or would be."""
     if as_json:
-        terminal.print_json([plain(group) for group in removed])
+        terminal.print_json(removed)
         return
     verb = "would be" if dry_run else "were"
     for group in removed:

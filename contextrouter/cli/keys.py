@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import msgspec
@@ -13,9 +12,9 @@ from contextrouter.cli.exit_codes import OK, command
 from contextrouter.cli.serve import check_server_packages
 from contextrouter.errors import RequestRefused
 from contextrouter.scope import SENSITIVITIES
+from contextrouter.settings import NAME
 
 app = typer.Typer(help="Make API keys for the server.", no_args_is_help=True)
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Whom it stands for: small letters, digits and underscores.")
 ]
@@ -43,7 +42,7 @@ def new(
     check_server_packages()
     from contextrouter.server.auth import new_key
 
-    if not _NAME.fullmatch(name):
+    if not NAME.match(name):
         raise RequestRefused(
             f"{name!r} is no name of a table. Use small letters, digits and underscores, a letter first."
         )

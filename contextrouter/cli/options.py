@@ -58,11 +58,15 @@ AsOf = Annotated[str | None, typer.Option("--as-of", metavar="DAY", help="Facts 
 Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", help="At most so many documents, 1 to 1000.")
 ]
+Wait = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait while a run fills the store."),
+]
 DEFAULT = "settings.toml"
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options of `route` and `plan` demand of the search, as texts of the command line."""
+    """What the options of `route`, `ask` and `plan` demand of the search, as texts of the command line."""
 
     source: list[str] | None = None
     leg: list[str] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,8 +12,6 @@ from contextrouter.cli.exit_codes import NOTHING, OK, SOURCES, command
 from contextrouter.cli.views.screen import print_screen
 from contextrouter.cli.views.whole_context import print_coverage
 from contextrouter.errors import AllSourcesFailed
-from contextrouter.model import Context
-from contextrouter.serialization import plain
 
 Explain = Annotated[
     bool, typer.Option("--explain", help="Show every document, plan, scores, and where others were lost.")
@@ -50,8 +48,7 @@ async def route(
     )
     scope = options.make_scope(tenant, compartment, ceiling)
     async with options.open_router(settings) as router:
-        request = demands.request(question, scope, router.settings.rag.timezone)
-        request = request.replace(deadline=deadline) if deadline is not None else request
+        request = demands.request(question, scope, router.settings.rag.timezone).replace(deadline=deadline)
         try:
             with terminal.quiet(logging.ERROR, "contextrouter.sources"):  # the coverage has them
                 context = await router.route(request)
@@ -70,20 +67,14 @@ async def route(
         else:
             print_screen(context)
         terminal.stdout().flush()
-    return OK if _has_answer(context) else NOTHING
-
-
-def _has_answer(context: Context) -> bool:
-    return context.outcome in ("answered", "facts_only")
+    return OK if context.outcome in ("answered", "facts_only") else NOTHING
 
 
 def _print_failure(failure: AllSourcesFailed, as_json: bool) -> int:
     """Print how each source failed: JSON on stdout for programs, a table on stderr for people."""
     if as_json:
-        reports: list[Any] = [plain(report) for report in failure.reports]
-        terminal.print_json(
-            {"error": {"type": "AllSourcesFailed", "message": str(failure)}, "coverage": reports}
-        )
+        error = {"type": "AllSourcesFailed", "message": str(failure)}
+        terminal.print_json({"error": error, "coverage": failure.reports})
     else:
         terminal.error(f"Every source failed; {terminal.count(len(failure.reports), 'call')} made.")
         print_coverage(failure.reports, terminal.err)

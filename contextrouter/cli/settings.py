@@ -10,7 +10,6 @@ import msgspec
 from contextrouter.cli import options, terminal
 from contextrouter.cli.exit_codes import OK, command
 from contextrouter.errors import ContextRouterError
-from contextrouter.router import ContextRouter
 from contextrouter.runtime.masking import is_secret, mask
 from contextrouter.runtime.registry import Registry
 from contextrouter.settings import TABLES, Instance, Route, Settings, schema
@@ -32,7 +31,7 @@ def settings(settings: options.SettingsPath = options.DEFAULT, as_json: options.
     """Show every value in effect and where it came from: a line of the file, the environment, or a
     default.
     """
-    router: ContextRouter = options.open_router(settings)
+    router = options.open_router(settings)
     values = list(effective(router.settings, router.registry))
     if as_json:
         terminal.print_json(values)

@@ -62,11 +62,6 @@ def quiet(level: int, logger: str = "contextrouter") -> Iterator[None]:
         log.setLevel(previous_level)
 
 
-def forget() -> None:
-    """Forget all secrets: each run of a command has its own."""
-    hidden.clear()
-
-
 def sanitize(text: object) -> str:
     """Return `text` without control characters and known secrets."""
     cleaned = str(text)

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.runtime.plugin_calls import containment
 
 _log = logging.getLogger("contextrouter")
@@ -29,13 +30,9 @@ class SupportsBulkLoad(Protocol):
 
 async def begin_load(store: SupportsUpsert, documents: int | None) -> None:
     """Tell a store, before the first document is stored, how many come at least. Raises IngestError."""
-    if not isinstance(store, SupportsBulkLoad):
-        return
-    try:
-        with containment():
+    if isinstance(store, SupportsBulkLoad):
+        with as_ingest_error("The store cannot begin a load"):  # nothing was stored or removed yet
             await store.begin_load(documents)
-    except Exception as error:  # nothing was stored or removed yet
-        raise IngestError(f"The store cannot begin a load: {error}") from error
 
 
 @asynccontextmanager

@@ -13,10 +13,10 @@ from contextrouter.contracts import Embedder, Entry, SupportsModel, SupportsVect
 from contextrouter.errors import IngestError
 from contextrouter.ingest.document_queue import PreparedDocument
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.ingest.preparation import leg_text
 from contextrouter.ingest.report import Report
 from contextrouter.model import Document, Vector
-from contextrouter.runtime.plugin_calls import containment
 
 VectorsByText = Mapping[tuple[str, str], Vector]
 """(leg, text) -> vector."""
@@ -33,13 +33,9 @@ class ChunkVectors:
         """Tell the store which model makes the vectors, so that it can refuse vectors of another model."""
         if self.embedder is None or self.options.dry_run or not isinstance(self.store, SupportsModel):
             return
-        try:
-            with containment():
-                await self.store.embedded_by(self.embedder.model, self.embedder.dimensions)
-        except Exception as error:  # nothing was stored or removed yet
-            raise IngestError(
-                f"The store does not take vectors of {self.embedder.model!r}: {error}"
-            ) from error
+        model = self.embedder.model
+        with as_ingest_error(f"The store does not take vectors of {model!r}"):  # nothing was stored yet
+            await self.store.embedded_by(model, self.embedder.dimensions)
 
     async def embed(self, documents: Sequence[PreparedDocument], report: Report) -> list[Entry]:
         """Return the entries of the documents with one vector per chunk and vector leg. The report counts the
@@ -84,13 +80,9 @@ class ChunkVectors:
             changed.setdefault(document.tenant or None, []).append(document.id)
         vectors: dict[tuple[str, str], Vector] = {}
         for tenant, ids in changed.items():
-            try:
-                with containment():
-                    chunks = await self.store.embedded(ids, tenant, model)
-            except Exception as error:  # earlier batches stay stored; nothing is removed
-                raise IngestError(
-                    f"The store does not give back its vectors: {error}", document=ids[0]
-                ) from error
+            message = "The store does not give back its vectors"
+            with as_ingest_error(message, ids[0]):  # earlier batches stay stored; nothing is removed
+                chunks = await self.store.embedded(ids, tenant, model)
             vectors.update(
                 ((leg, leg_text(leg, chunk) or ""), vector)
                 for chunk, legs in chunks
@@ -107,14 +99,10 @@ class ChunkVectors:
         positions = [index for index, text in enumerate(texts) if text and vectors[index] is None]
         for start in range(0, len(positions), self.options.batch):
             part = positions[start : start + self.options.batch]
-            try:
-                with containment():
-                    embeddings = await embedder.embed([texts[index] or "" for index in part])
-            except Exception as error:  # earlier batches stay stored; nothing is removed
-                document = chunks[part[0]].parent or ""
-                raise IngestError(
-                    f"The embedder failed at {document!r}, leg {leg!r}: {error}", document=document
-                ) from error
+            document = chunks[part[0]].parent or ""
+            message = f"The embedder failed at {document!r}, leg {leg!r}"
+            with as_ingest_error(message, document):  # earlier batches stay stored; nothing is removed
+                embeddings = await embedder.embed([texts[index] or "" for index in part])
             if len(embeddings) != len(part):
                 raise IngestError(
                     f"The embedder returned {len(embeddings)} vectors for {len(part)} texts; it must return"

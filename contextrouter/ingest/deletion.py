@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from contextrouter.contracts import SupportsUpsert
-from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.ingest.report import Report, SupportsEmptyFolders, SupportsProblems
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
-from contextrouter.runtime.plugin_calls import containment
 
 _Ids = Mapping[str | None, Sequence[str]]
 """Tenant -> ids of documents."""
@@ -48,7 +46,9 @@ async def delete_vanished(
             report.deleted += 0 if stays else len(ids)
             report.changes += (("removed", id) for id in ids)
         elif ids and not stays:
-            report.deleted += await _delete(plugins.store, ids, tenant)
+            message = f"The store did not remove {len(ids)} vanished documents"
+            with as_ingest_error(message, ids[0]):  # all others are stored; the next run deletes these
+                report.deleted += await plugins.store.delete(ids, tenant)
 
 
 def _without_emptied(
@@ -116,12 +116,3 @@ class _Unread:
 
     def includes(self, tenant: str | None, id: str) -> bool:
         return self.tenant in (None, tenant) and (id in self.ids or id.startswith(self.prefixes))
-
-
-async def _delete(store: SupportsUpsert, ids: Sequence[str], tenant: str | None) -> int:
-    try:
-        with containment():
-            return await store.delete(ids, tenant)
-    except Exception as error:  # all new and changed documents are stored; the next run deletes these
-        message = f"The store did not remove {len(ids)} vanished documents: {error}"
-        raise IngestError(message, document=ids[0]) from error

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from contextrouter.contracts import SupportsEntityVectors, SupportsModels
-from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.ingest.report import Report
 from contextrouter.model import Vector
 from contextrouter.runtime.plugin_calls import containment
@@ -24,7 +24,8 @@ async def embed_entities(plugins: JobPlugins, options: JobOptions, report: Repor
     store, embedder = plugins.store, plugins.embedder
     if embedder is None or options.dry_run or not isinstance(store, SupportsEntityVectors):
         return
-    try:
+    # When this fails, the documents are stored; the next run goes on with the entities.
+    with as_ingest_error("Entities could not be embedded"):
         texts, entities = await embed_pages(
             store.entity_texts, store.embed_entities, embedder.embed, options.batch
         )
@@ -40,8 +41,6 @@ async def embed_entities(plugins: JobPlugins, options: JobOptions, report: Repor
                 options.batch,
             )
             report.embedded += texts
-    except Exception as error:  # the documents are stored; the next run goes on with the entities
-        raise IngestError(f"Entities could not be embedded: {error}") from error
 
 
 async def embed_pages(

@@ -7,7 +7,6 @@ former jobs are removed in `orphans`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,11 +15,12 @@ import msgspec
 from contextrouter.contracts import Provider, SupportsFetch
 from contextrouter.errors import IngestError, SettingsError
 from contextrouter.filters import passes
+from contextrouter.ingest.job_plugins import wire
 from contextrouter.ingest.orphans import ListedStore, open_stores, remove_documents
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.ingest.store_lock import turn
 from contextrouter.model import Document, Query
 from contextrouter.router import ContextRouter
-from contextrouter.runtime.plugin_calls import containment
 
 _AT_ONCE = 500  # documents that are read at a time
 _EVERY = 1_000_000  # more hits than a store has
@@ -90,15 +90,11 @@ async def forget_documents(
     """
     if not documents and not match:
         raise ValueError("Nothing says which documents to forget; give documents or match.")
-    if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as open_router:
-            return await forget_documents(open_router, documents, match, dry_run=dry_run, wait=wait)
-    await router.open()
     removed: list[RemovedDocument] = []
     counts: dict[str, Mapping[str, int]] = {}
     searched: set[str] = set()
-    async with AsyncExitStack() as stack:
-        async for name, store in open_stores(router, stack):
+    async with wire(router) as wiring:
+        async for name, store in open_stores(wiring):
             searched.add(name)
             if dry_run:
                 removed += [document async for document in _matching(name, store, documents, match)]
@@ -108,15 +104,16 @@ async def forget_documents(
                 if in_store:
                     counts[name] = await _remove(name, store, in_store)
                 removed += in_store
-    entries = await _clear_cache(router) if removed and not dry_run else 0
+        entries = await _clear_cache(wiring.router) if removed and not dry_run else 0
+    settings = wiring.settings
     names = {name for document in removed for name in _names(document.id, document.url)}
     origins = {document.id.partition(":")[0] for document in removed}
     return Removal(
         documents=tuple(removed),
         counts=counts,
         cache_entries=entries,
-        jobs=tuple(name for name, job in router.settings.ingest.items() if (job.origin or name) in origins),
-        not_searched=tuple(name for name in router.settings.providers if name not in searched),
+        jobs=tuple(name for name, job in settings.ingest.items() if (job.origin or name) in origins),
+        not_searched=tuple(name for name in settings.providers if name not in searched),
         not_found=tuple(name for name in dict.fromkeys(documents) if name not in names),
     )
 
@@ -131,9 +128,8 @@ async def _matching(
 ) -> AsyncIterator[RemovedDocument]:
     """Yield the documents of a store that are to be removed."""
     if match and not isinstance(store, SupportsFetch):
-        raise SettingsError(
-            f"Store {name!r} cannot look at its documents, so they cannot be matched; name ids."
-        )
+        message = f"Store {name!r} cannot look at its documents, so they cannot be matched; name ids."
+        raise SettingsError(message)
     wanted = set(documents)
     try:
         parents = await _parents_of_chunks(store, match)
@@ -182,13 +178,9 @@ async def _remove(name: str, store: ListedStore, documents: Sequence[RemovedDocu
         await remove_documents(name, store, tenant, ids)
     after = await _sizes(store)
     if isinstance(store, SupportsVacuum):
-        try:
-            with containment():
-                await store.vacuum()
-        except Exception as error:  # the documents are gone from searches
-            raise IngestError(
-                f"Store {name!r} removed the documents, and did not erase them from the disk: {error}"
-            ) from error
+        message = f"Store {name!r} removed the documents, and did not erase them from the disk"
+        with as_ingest_error(message):  # the documents are gone from searches
+            await store.vacuum()
     less = {key: before[key] - after.get(key, 0) for key in before}
     return {"documents": len(documents), **{key: number for key, number in less.items() if number > 0}}
 

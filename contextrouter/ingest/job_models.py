@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextrouter.contracts import Embedder, StoredModel, SupportsModels
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.job_options import JobPlugins
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.ingest.plugin_failures import as_ingest_error
 
 FindEmbedder = Callable[[StoredModel], Awaitable[Embedder]]
 """Returns the open embedder of a model. Raises a ContextRouterError where there is none."""
@@ -21,13 +21,10 @@ async def add_models(plugins: JobPlugins, find: FindEmbedder, *, dry_run: bool) 
     store, embedder = plugins.store, plugins.embedder
     if embedder is None or not isinstance(store, SupportsModels):
         return plugins
-    try:
-        with containment():
-            models = store.vector_models()
-            stored = await models.stored()
-            counted = await models.fingerprint_model()
-    except Exception as error:  # nothing was stored or removed
-        raise IngestError(f"The store does not say whose vectors it has: {error}") from error
+    with as_ingest_error("The store does not say whose vectors it has"):  # nothing was stored or removed
+        models = store.vector_models()
+        stored = await models.stored()
+        counted = await models.fingerprint_model()
     plugins = plugins._replace(fingerprint_model=counted)
     others = [model for model in stored if model.model and model.model != embedder.model]
     if dry_run or len(others) == len(stored):  # of no model that this job has: the store refuses it

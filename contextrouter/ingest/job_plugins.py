@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -33,6 +33,16 @@ class SupportsSizes(Protocol):
 
     target: int
     maximum: int
+
+
+@asynccontextmanager
+async def wire(router: ContextRouter | str | Path) -> AsyncIterator[Wiring]:
+    """Yield the wiring of an open router: the given one, which stays open, or that of a settings file."""
+    async with AsyncExitStack() as stack:
+        if not isinstance(router, ContextRouter):
+            router = await stack.enter_async_context(ContextRouter.from_toml(router))
+        await router.open()
+        yield Wiring(router, stack)
 
 
 class Wiring:
@@ -128,9 +138,8 @@ class Wiring:
         except ContextRouterError:
             raise
         except Exception as error:  # no job runs yet: nothing was stored or removed
-            raise IngestError(
-                f"{instance.kind.capitalize()} {instance.name!r} cannot be opened: {error}"
-            ) from error
+            message = f"{instance.kind.capitalize()} {instance.name!r} cannot be opened: {error}"
+            raise IngestError(message) from error
 
 
 def _instance(kind: str, name: str, use: str, options: Mapping[str, Any]) -> Instance:

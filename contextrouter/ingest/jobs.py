@@ -13,7 +13,8 @@ from contextrouter.ingest.bulk_load import loading
 from contextrouter.ingest.job import JobRun
 from contextrouter.ingest.job_models import add_models
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.ingest.job_plugins import Wiring
+from contextrouter.ingest.job_plugins import wire
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.ingest.preparation import LABELS
 from contextrouter.ingest.report import Report
 from contextrouter.ingest.runners.choice import Runners
@@ -21,7 +22,7 @@ from contextrouter.ingest.store_lock import turn
 from contextrouter.ingest.stored_fingerprints import StoredFingerprints
 from contextrouter.router import ContextRouter
 from contextrouter.runtime.plugin_calls import containment
-from contextrouter.settings import Job
+from contextrouter.settings import Job, Settings
 from contextrouter.settings.suggestions import unknown
 
 OnProgress = Callable[[str, Report], None]
@@ -71,16 +72,12 @@ async def run(
     Raises SettingsError for what does not fit, IngestError for what fails, ValueError for bad numbers.
     """
     how: dict[str, Any] = {"rebuild": rebuild, "dry_run": dry_run, "remove": remove, "batch": batch}
-    if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as open_router:
-            return await run(open_router, names, wait=wait, workers=workers, progress=progress, **how)
-    await router.open()
-    jobs = select_jobs(router, names)
     reports: dict[str, Report] = {}
-    async with AsyncExitStack() as stack:
-        wiring = Wiring(router, stack)
+    async with wire(router) as wiring:
+        settings, stack = wiring.settings, wiring.stack
+        jobs = select_jobs(settings, names)
         plugins = {name: await wiring.plugins(name, job) for name, job in jobs.items()}
-        runners = Runners(router, stack, workers)
+        runners = Runners(wiring.router, stack, workers)
         runners.check(jobs, plugins)
         stores = {job.to: plugins[name].store for name, job in jobs.items()}
         if not dry_run:
@@ -88,9 +85,9 @@ async def run(
                 await stack.enter_async_context(turn(store, name, wait))
                 await stack.enter_async_context(loading(store, name))
         if rebuild and not dry_run:
-            stores = await _begin_anew(router, jobs, plugins, stack, remove=remove)
+            stores = await _begin_anew(settings, jobs, plugins, stack, remove=remove)
         for name, job in jobs.items():
-            options = _job_options(name, job, remove_at_most=router.settings.ingestion.remove_at_most, **how)
+            options = _job_options(name, job, remove_at_most=settings.ingestion.remove_at_most, **how)
             filling = plugins[name]._replace(store=stores[job.to])
             filling = await add_models(filling, wiring.embedder_of, dry_run=dry_run)
             runner = await runners.runner(name, job, filling, options)
@@ -103,12 +100,12 @@ def _job_options(name: str, job: Job, **how: Any) -> JobOptions:
     return JobOptions(origin=job.origin or name, job=name, labels=labels, **how)
 
 
-def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
+def select_jobs(settings: Settings, names: Sequence[str]) -> dict[str, Job]:
     """Return the jobs called `names` (none: all), in the order of the settings.
 
     Raises SettingsError for a name that no job has.
     """
-    jobs = router.settings.ingest
+    jobs = settings.ingest
     if not jobs:
         raise SettingsError(
             "No ingestion job is defined. Add one: [ingest.NAME] with `from` (a connector or a path) and"
@@ -121,7 +118,7 @@ def select_jobs(router: ContextRouter, names: Sequence[str]) -> dict[str, Job]:
 
 
 async def _begin_anew(
-    router: ContextRouter,
+    settings: Settings,
     jobs: Mapping[str, Job],
     plugins: Mapping[str, JobPlugins],
     stack: AsyncExitStack,
@@ -137,22 +134,19 @@ async def _begin_anew(
     fresh = {job.to: plugins[name].store for name, job in jobs.items()}
     complete: dict[str, SupportsUpsert] = {}
     for name, store in fresh.items():
-        filling = {job for job, settings in router.settings.ingest.items() if settings.to == name}
+        filling = {job for job, keys in settings.ingest.items() if keys.to == name}
         if filling <= jobs.keys() and isinstance(store, SupportsRebuild | SupportsClear):
             complete[name] = store
             for job in filling if not remove else ():
-                origin = router.settings.ingest[job].origin or job
-                await _check_not_empty(job, origin, plugins[job])
+                await _check_not_empty(job, settings.ingest[job].origin or job, plugins[job])
     for name, store in complete.items():
         read = any(job.source == name for job in jobs.values())  # a later job reads what this one fills
-        try:
+        # When this fails, no job ran yet: stores before this one are empty, others as before.
+        with as_ingest_error(f"Store {name!r} cannot be emptied"):
             if isinstance(store, SupportsRebuild) and not read:
                 fresh[name] = await stack.enter_async_context(_rebuilt(name, store))
             elif isinstance(store, SupportsClear):
-                with containment():
-                    await store.clear()
-        except Exception as error:  # no job ran yet: stores before this one are empty, others as before
-            raise IngestError(f"Store {name!r} cannot be emptied: {error}") from error
+                await store.clear()
     return fresh
 
 

@@ -9,8 +9,7 @@ interruption leaves out, the next call does.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +26,8 @@ from contextrouter.contracts import (
 )
 from contextrouter.errors import ContextRouterError, IngestError, SettingsError
 from contextrouter.ingest.entity_vectors import embed_pages
-from contextrouter.ingest.job_plugins import Wiring
+from contextrouter.ingest.job_plugins import Wiring, wire
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.ingest.preparation import leg_text
 from contextrouter.ingest.store_lock import turn
 from contextrouter.model import Document, Vector
@@ -82,12 +82,12 @@ async def embed(
     Raises SettingsError for a name or a store that does not fit; IngestError if embedder or store fails: what
     was embedded stays, and the next call goes on.
     """
-    async with _opened(router) as (open_router, wiring):
-        if batch < 1:
-            raise ValueError(f"batch {batch!r} is too small; give a number of at least 1.")
+    if batch < 1:
+        raise ValueError(f"batch {batch!r} is too small; give a number of at least 1.")
+    async with wire(router) as wiring:
         plugin = await wiring.embedder(embedder)
         reports: dict[str, ModelReport] = {}
-        for store in await _stores(open_router, wiring, stores):
+        for store in await _stores(wiring, stores):
             filling = _Filling(store, plugin, batch, progress)
             try:
                 await _begin(store, embedder, plugin, wiring, wait)
@@ -108,10 +108,10 @@ async def drop_model(
     Raises SettingsError if no store has it; IngestError if it is the one that the settings search, or the
     last one that answers.
     """
-    async with _opened(router) as (open_router, wiring):
+    async with wire(router) as wiring:
         dropped: list[str] = []
         every: list[str] = []
-        for store in await _stores(open_router, wiring, stores):
+        for store in await _stores(wiring, stores):
             stored = await _stored(store)
             every += [model.model for model in stored]
             if any(name in (model.model, model.embedder) for model in stored):
@@ -127,22 +127,13 @@ async def stored_models(
     router: ContextRouter | str | Path, stores: Sequence[str] = ()
 ) -> dict[str, Sequence[StoredModel]]:
     """Return the models whose vectors each store has, of `stores` (none: all whose model can be changed)."""
-    async with _opened(router) as (open_router, wiring):
-        return {store.name: await _stored(store) for store in await _stores(open_router, wiring, stores)}
+    async with wire(router) as wiring:
+        return {store.name: await _stored(store) for store in await _stores(wiring, stores)}
 
 
-@asynccontextmanager
-async def _opened(router: ContextRouter | str | Path) -> AsyncIterator[tuple[ContextRouter, Wiring]]:
-    async with AsyncExitStack() as stack:
-        if not isinstance(router, ContextRouter):
-            router = await stack.enter_async_context(ContextRouter.from_toml(router))
-        await router.open()
-        yield router, Wiring(router, stack)
-
-
-async def _stores(router: ContextRouter, wiring: Wiring, names: Sequence[str]) -> list[_Store]:
+async def _stores(wiring: Wiring, names: Sequence[str]) -> list[_Store]:
     """Return the stores of these names, open. Raises SettingsError for one whose model cannot be changed."""
-    providers = router.settings.providers
+    providers = wiring.settings.providers
     for name in names:
         if name not in providers:
             raise SettingsError(unknown(f"Store {name!r} is not defined", name, providers, "Stores"))
@@ -171,11 +162,8 @@ def _refusal(name: str, use: str, plugin: Plugin) -> str:
 
 
 async def _stored(store: _Store) -> Sequence[StoredModel]:
-    try:
-        with containment():
-            return await store.models.stored()
-    except Exception as error:  # nothing was changed
-        raise IngestError(f"Store {store.name!r} does not say whose vectors it has: {error}") from error
+    with as_ingest_error(f"Store {store.name!r} does not say whose vectors it has"):  # nothing was changed
+        return await store.models.stored()
 
 
 async def _begin(store: _Store, name: str, embedder: Embedder, wiring: Wiring, wait: float) -> None:
@@ -282,14 +270,12 @@ class _Filling:
         return vectors
 
     async def _embed(self, texts: list[str]) -> Sequence[Vector]:
-        try:
-            with containment():
-                vectors = await self.embedder.embed(texts)
-        except Exception as error:  # what was embedded stays: the next call goes on
-            raise IngestError(
-                f"The embedder of {self.embedder.model!r} failed after {self.report.chunks} chunks; run"
-                f" `contextrouter embed` again to go on: {error}"
-            ) from error
+        message = (
+            f"The embedder of {self.embedder.model!r} failed after {self.report.chunks} chunks; run"
+            " `contextrouter embed` again to go on"
+        )
+        with as_ingest_error(message):  # what was embedded stays: the next call goes on
+            vectors = await self.embedder.embed(texts)
         if len(vectors) != len(texts):
             raise IngestError(
                 f"The embedder returned {len(vectors)} vectors for {len(texts)} texts; it must return one"

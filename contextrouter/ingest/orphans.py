@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -16,10 +15,11 @@ import msgspec
 
 from contextrouter.contracts import SupportsTenants, SupportsUpsert
 from contextrouter.errors import IngestError, SettingsError
-from contextrouter.ingest.job_plugins import Wiring
+from contextrouter.ingest.job_plugins import Wiring, wire
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.ingest.store_lock import turn
 from contextrouter.router import ContextRouter
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.settings import Settings
 from contextrouter.settings.suggestions import unknown
 
 
@@ -42,20 +42,8 @@ async def leftovers(router: ContextRouter | str | Path) -> list[Leftover]:
     Left out are stores that cannot tell whose documents they hold, disabled stores that no job fills, and
     documents that no job stored. Raises IngestError for a store that cannot be opened or read.
     """
-    if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as open_router:
-            return await leftovers(open_router)
-    await router.open()
-    orphans: list[Leftover] = []
-    async with AsyncExitStack() as stack:
-        async for name, store in open_stores(router, stack):
-            counts: Counter[str] = Counter()
-            async for _, ids in _list_orphans(router, name, store):
-                counts.update(id.partition(":")[0] for id in ids)
-            orphans += (
-                Leftover(store=name, origin=origin, documents=counts[origin]) for origin in sorted(counts)
-            )
-    return orphans
+    async with wire(router) as wiring:
+        return await _leftovers(wiring)
 
 
 async def forget(
@@ -66,27 +54,39 @@ async def forget(
     `dry_run` removes nothing. If a run fills a store, this waits up to `wait` seconds. Raises SettingsError
     for an origin without orphans, before anything is removed; IngestError if a store fails.
     """
-    if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as open_router:
-            return await forget(open_router, origins, dry_run=dry_run, wait=wait)
-    orphans = await leftovers(router)
-    for origin in origins:
-        _check_origin(origin, router, sorted({orphan.origin for orphan in orphans}))
-    if not dry_run:
-        async with AsyncExitStack() as stack:
-            async for name, store in open_stores(router, stack):
-                async with turn(store, name, wait):
-                    async for tenant, ids in _list_orphans(router, name, store):
-                        await remove_documents(
-                            name, store, tenant, [id for id in ids if id.partition(":")[0] in origins]
-                        )
+    async with wire(router) as wiring:
+        orphans = await _leftovers(wiring)
+        for origin in origins:
+            _check_origin(origin, wiring.settings, sorted({orphan.origin for orphan in orphans}))
+        if not dry_run:
+            await _remove_orphans(wiring, origins, wait)
     return [orphan for orphan in orphans if orphan.origin in origins]
 
 
-def _check_origin(origin: str, router: ContextRouter, origins: Sequence[str]) -> None:
+async def _remove_orphans(wiring: Wiring, origins: Sequence[str], wait: float) -> None:
+    async for name, store in open_stores(wiring):
+        async with turn(store, name, wait):
+            async for tenant, ids in _list_orphans(wiring.settings, name, store):
+                of_origins = [id for id in ids if id.partition(":")[0] in origins]
+                await remove_documents(name, store, tenant, of_origins)
+
+
+async def _leftovers(wiring: Wiring) -> list[Leftover]:
+    orphans: list[Leftover] = []
+    async for name, store in open_stores(wiring):
+        counts: Counter[str] = Counter()
+        async for _, ids in _list_orphans(wiring.settings, name, store):
+            counts.update(id.partition(":")[0] for id in ids)
+        orphans += (
+            Leftover(store=name, origin=origin, documents=counts[origin]) for origin in sorted(counts)
+        )
+    return orphans
+
+
+def _check_origin(origin: str, settings: Settings, origins: Sequence[str]) -> None:
     if origin in origins:
         return
-    jobs = router.settings.ingest.items()
+    jobs = settings.ingest.items()
     filling = [(name, job.to) for name, job in jobs if origin == (job.origin or name)]
     reason = ""
     if filling:
@@ -96,11 +96,10 @@ def _check_origin(origin: str, router: ContextRouter, origins: Sequence[str]) ->
     raise SettingsError(unknown(sentence, origin, origins, "Left over", none="nothing"))
 
 
-async def open_stores(router: ContextRouter, stack: AsyncExitStack) -> AsyncIterator[tuple[str, ListedStore]]:
+async def open_stores(wiring: Wiring) -> AsyncIterator[tuple[str, ListedStore]]:
     """Yield the stores whose documents can be listed, with their names. They are open."""
-    wiring = Wiring(router, stack)
-    filled = {job.to for job in router.settings.ingest.values()}
-    for name, instance in router.settings.providers.items():
+    filled = {job.to for job in wiring.settings.ingest.values()}
+    for name, instance in wiring.settings.providers.items():
         if name in filled or instance.keys is None or instance.keys.enabled:
             store = await wiring.plugin(instance)
             if isinstance(store, ListedStore):
@@ -108,13 +107,13 @@ async def open_stores(router: ContextRouter, stack: AsyncExitStack) -> AsyncIter
 
 
 async def _list_orphans(
-    router: ContextRouter, name: str, store: ListedStore
+    settings: Settings, name: str, store: ListedStore
 ) -> AsyncIterator[tuple[str | None, list[str]]]:
     """Yield per tenant the ids of documents whose origin is no job that fills the store.
 
     A document without a fingerprint is left out: no job stored it.
     """
-    filling = {job.origin or job_name for job_name, job in router.settings.ingest.items() if job.to == name}
+    filling = {job.origin or job_name for job_name, job in settings.ingest.items() if job.to == name}
     try:
         for tenant in await store.tenants():
             stored = await store.fingerprints(tenant)
@@ -131,12 +130,7 @@ async def _list_orphans(
 
 async def remove_documents(name: str, store: ListedStore, tenant: str | None, ids: Sequence[str]) -> None:
     """Remove documents of one tenant. Raises IngestError if the store fails."""
-    if not ids:
-        return
-    try:
-        with containment():
+    if ids:
+        message = f"Store {name!r} did not remove {len(ids)} documents"
+        with as_ingest_error(message, ids[0]):  # what was removed before stays removed
             await store.delete(ids, tenant)
-    except Exception as error:  # what was removed before stays removed
-        raise IngestError(
-            f"Store {name!r} did not remove {len(ids)} documents: {error}", document=ids[0]
-        ) from error

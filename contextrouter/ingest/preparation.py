@@ -15,15 +15,13 @@ import msgspec
 
 from contextrouter.contracts import Embedder, Entry, Plugin, Transform
 from contextrouter.errors import IngestError
-from contextrouter.model import Document, Fact
+from contextrouter.model import TRUSTS, Document, Fact
 from contextrouter.runtime.plugin_calls import as_plain
 from contextrouter.scope import SENSITIVITIES, SHARED
 from contextrouter.text.characters import is_blank
 from contextrouter.text.fields import body
 
 LABELS = ("kind", "trust", "tenant", "compartment", "sensitivity")
-TRUSTS = ("authoritative", "reference", "volatile")
-"""Levels of trust, highest first."""
 TRY_AGAIN = "try_again"
 """Key of the metadata by which a transform says that it could not do its work: the next run tries again."""
 AT_ONCE = 4
@@ -290,8 +288,8 @@ def _finish_chunks(document: Document, chunks: Iterable[Document]) -> tuple[Docu
         while id in ids:
             id += "'"
         ids.add(id)
-        chunk = chunk.replace(id=id, parent=document.id, metadata=_drop_internal(chunk.metadata))
-        result.append(chunk.replace(**_strictest_labels(chunk, document)))
+        labels, metadata = _strictest_labels(chunk, document), _drop_internal(chunk.metadata)
+        result.append(chunk.replace(id=id, parent=document.id, metadata=metadata, **labels))
     return tuple(result)
 
 

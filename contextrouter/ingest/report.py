@@ -20,9 +20,8 @@ class Report(msgspec.Struct, kw_only=True):
     changed: int = 0  # of `documents`, those the store had with other content, or processed in another way
     unchanged: int = 0
     deleted: int = 0
-    in_doubt: int = (
-        0  # documents that the source no longer has, and whose removal was too much to be believed
-    )
+    # documents that the source no longer has, and whose removal was too much to be believed
+    in_doubt: int = 0
     chunks: int = 0
     facts: int = 0
     tokens: int = 0  # of the chunks

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from contextrouter.errors import IngestError
 from contextrouter.ingest.job_options import JobOptions, JobPlugins
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.ingest.plugin_failures import as_ingest_error
 
 
 @runtime_checkable
@@ -26,8 +25,6 @@ async def record_run(plugins: JobPlugins, options: JobOptions, moment: datetime)
     """Note a run that came to its end. A dry run notes nothing. Raises IngestError if the store fails."""
     if options.dry_run or not isinstance(plugins.store, SupportsRuns):
         return
-    try:
-        with containment():
-            await plugins.store.record_run(options.origin, moment)
-    except Exception as error:  # all documents are stored, and those that vanished are removed
-        raise IngestError(f"The store did not note the run of {options.origin!r}: {error}") from error
+    # When this fails, all documents are stored, and those that vanished are removed.
+    with as_ingest_error(f"The store did not note the run of {options.origin!r}"):
+        await plugins.store.record_run(options.origin, moment)

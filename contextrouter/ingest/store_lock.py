@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsUpsert
 from contextrouter.errors import IngestError
-from contextrouter.runtime.plugin_calls import containment
+from contextrouter.ingest.plugin_failures import as_ingest_error
 
 _log = logging.getLogger("contextrouter")
 _PAUSE = 0.1  # seconds between two attempts
@@ -39,7 +39,11 @@ async def turn(store: SupportsUpsert, name: str, wait: float) -> AsyncIterator[N
         yield
         return
     deadline, warned = time.monotonic() + wait, False
-    while owner := await _take_turn(store, name):
+    while True:
+        with as_ingest_error(f"Store {name!r} cannot be taken for filling"):  # the run did not start
+            owner = await store.take_turn()
+        if not owner:
+            break
         if time.monotonic() >= deadline:
             raise IngestError(
                 f"Store {name!r} is being filled by {owner}, for longer than {wait:g} s; run again when it is"
@@ -53,11 +57,3 @@ async def turn(store: SupportsUpsert, name: str, wait: float) -> AsyncIterator[N
         yield
     finally:
         await store.end_turn()
-
-
-async def _take_turn(store: SupportsTurns, name: str) -> str:
-    try:
-        with containment():
-            return await store.take_turn()
-    except Exception as error:  # the run did not start: nothing was stored or removed
-        raise IngestError(f"Store {name!r} cannot be taken for filling: {error}") from error

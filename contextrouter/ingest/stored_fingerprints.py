@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from contextrouter.contracts import SupportsFingerprintPages, SupportsTenants, SupportsUpsert
 from contextrouter.errors import IngestError
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.runtime.plugin_calls import containment
 
 _CACHE_KIB = 16_000  # of the database's pages that stay in memory
@@ -58,11 +59,9 @@ class StoredFingerprints:
             return
         if isinstance(self.store, SupportsFingerprintPages):
             return await self.load_all()
-        try:
-            with containment():
-                fingerprints = await self.store.fingerprints(tenant)
-        except Exception as error:  # batches that were stored before stay stored; nothing is removed
-            raise IngestError(f"The store does not say what it holds: {error}") from error
+        # When this fails, batches that were stored before stay stored; nothing is removed.
+        with as_ingest_error("The store does not say what it holds"):
+            fingerprints = await self.store.fingerprints(tenant)
         self._insert((tenant, id, fingerprint) for id, fingerprint in fingerprints.items())
         self._tenants.add(tenant)
 
@@ -85,11 +84,9 @@ class StoredFingerprints:
     async def _tenants_of_store(self) -> Sequence[str | None]:
         if not isinstance(self.store, SupportsTenants):
             return ()
-        try:
-            with containment():
-                return await self.store.tenants()
-        except Exception as error:  # batches that were stored before stay stored; nothing is removed
-            raise IngestError(f"The store does not say whose documents it holds: {error}") from error
+        # When this fails, batches that were stored before stay stored; nothing is removed.
+        with as_ingest_error("The store does not say whose documents it holds"):
+            return await self.store.tenants()
 
     def _insert(self, rows: Iterable[tuple[str | None, str, str]]) -> None:
         keys = ((_encode_key(id), _encode_key(tenant), fingerprint) for tenant, id, fingerprint in rows)

@@ -41,15 +41,13 @@ class Storing:
         more than two in a row, and does not say that the documents are at fault (`IngestError`), it is at
         fault itself. Raises IngestError then; earlier batches stay stored, and nothing is removed.
         """
-        refused: list[tuple[Entry, Exception]] = []
         if (failure := await self._upsert(entries)) is None:
             self._in_a_row = 0
             return []
-        if len(entries) == 1:
-            refused = [(entries[0], failure)]
-        else:
+        attempts: list[tuple[Entry, Exception | None]] = [(entries[0], failure)]
+        if len(entries) > 1:
             attempts = [(entry, await self._upsert([entry])) for entry in entries]
-            refused = [(entry, error) for entry, error in attempts if error is not None]
+        refused = [(entry, error) for entry, error in attempts if error is not None]
         self._in_a_row = self._in_a_row + 1 if len(refused) == len(entries) else 0
         at_fault = all(isinstance(error, IngestError) for _, error in refused)  # the documents
         if self._in_a_row and not at_fault and (len(entries) > 1 or not await self._goes_on()):
@@ -81,11 +79,9 @@ class Storing:
 
 def surrogate_in(document: Document) -> str:
     """Return what is wrong with a document that holds a lone surrogate, which no store takes; "" for none."""
-    for name in _TEXTS:
-        if not _can_be_encoded(getattr(document, name)):
-            return f"{name} holds a lone surrogate, which is no character; decode it with errors='replace'"
-    for name in _LISTS:
-        if not all(map(_can_be_encoded, getattr(document, name))):
+    for name in (*_TEXTS, *_LISTS):
+        value = getattr(document, name)
+        if not all(map(_can_be_encoded, value if name in _LISTS else (value,))):
             return f"{name} holds a lone surrogate, which is no character; decode it with errors='replace'"
     return ""
 

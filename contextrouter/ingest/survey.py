@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from contextrouter.contracts import SupportsCrawl, Transform
-from contextrouter.errors import IngestError
+from contextrouter.ingest.plugin_failures import as_ingest_error
 from contextrouter.model import Document
-from contextrouter.runtime.plugin_calls import containment
 
 
 @runtime_checkable
@@ -51,14 +50,11 @@ async def survey(source: SupportsCrawl, surveyors: Sequence[SupportsSurvey], ori
         return
     crawl = source.crawl()
     try:
-        with containment():
+        message = f"Source {origin!r} broke off while it was looked over, nothing was stored"
+        with as_ingest_error(message):  # nothing was removed either
             async for document in crawl:
                 for surveyor in surveyors:
                     surveyor.survey(document)
-    except Exception as error:  # nothing was stored or removed yet
-        raise IngestError(
-            f"Source {origin!r} broke off while it was looked over, nothing was stored: {error}"
-        ) from error
     finally:
         if isinstance(crawl, AsyncGenerator):
             await crawl.aclose()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from contextrouter.contracts import SupportsVersion
 from contextrouter.errors import IngestError, SettingsError
-from contextrouter.ingest.job_plugins import Wiring
+from contextrouter.ingest.job_plugins import wire
 from contextrouter.ingest.jobs import OnProgress, run, select_jobs
 from contextrouter.ingest.report import Report
 from contextrouter.router import ContextRouter
@@ -42,32 +41,25 @@ async def watch(
     """
     if not every > 0:
         raise ValueError(f"every {every!r} is no time; give seconds above 0.")
-    if not isinstance(router, ContextRouter):
-        async with ContextRouter.from_toml(router) as open_router:
-            async for reports in watch(
-                open_router, names, every=every, batch=batch, wait=wait, workers=workers, progress=progress
-            ):
-                yield reports
-        return
-    await router.open()
-    jobs = select_jobs(router, names)
     options: dict[str, Any] = {"batch": batch, "wait": wait, "workers": workers, "progress": progress}
-    done: dict[str, str] = {}  # job -> the version of its source that was ingested
-    groups = [jobs]  # all together at the start: nothing is stored where one does not fit
-    while True:
-        told: dict[str, Report] = {}
-        for group in groups:
-            try:
-                told |= await _run_changed(router, group, done, options)
-            except (IngestError, SettingsError) as error:
-                if group is jobs and isinstance(error, SettingsError):
-                    raise
-                names = ", ".join(group)
-                _log.error("Run of %s broke off, and is tried again in %g s: %s", names, every, error)
-        if told:
-            yield told
-        groups = [{name: job} for name, job in jobs.items()]
-        await asyncio.sleep(every)
+    async with wire(router) as wiring:
+        jobs = select_jobs(wiring.settings, names)
+        done: dict[str, str] = {}  # job -> the version of its source that was ingested
+        groups = [jobs]  # all together at the start: nothing is stored where one does not fit
+        while True:
+            reports: dict[str, Report] = {}
+            for group in groups:
+                try:
+                    reports |= await _run_changed(wiring.router, group, done, options)
+                except (IngestError, SettingsError) as error:
+                    if group is jobs and isinstance(error, SettingsError):
+                        raise
+                    failed = ", ".join(group)
+                    _log.error("Run of %s broke off, and is tried again in %g s: %s", failed, every, error)
+            if reports:
+                yield reports
+            groups = [{name: job} for name, job in jobs.items()]
+            await asyncio.sleep(every)
 
 
 async def _run_changed(
@@ -84,8 +76,7 @@ async def _run_changed(
 async def _versions(router: ContextRouter, jobs: Mapping[str, Job]) -> dict[str, str]:
     """Return job -> the version of its source; "" if the source cannot tell, now or ever."""
     versions: dict[str, str] = {}
-    async with AsyncExitStack() as stack:
-        wiring = Wiring(router, stack)
+    async with wire(router) as wiring:
         for name, job in jobs.items():
             source = await wiring.source(name, job)
             versions[name] = await _version(source) if isinstance(source, SupportsVersion) else ""

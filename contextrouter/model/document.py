@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from contextrouter.model.noun import EMPTY, Noun, Vector, equal_nouns
 
-TRUSTS = ("authoritative", "reference", "volatile")  # highest first
+Trust = Literal["authoritative", "reference", "volatile"]
+TRUSTS: tuple[str, ...] = get_args(Trust)
+"""Highest first."""
 SEARCH_TEXT = "search_text"  # key of a document's metadata: what is searched instead of its content
 
 

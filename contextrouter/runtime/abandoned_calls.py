@@ -12,6 +12,12 @@ from contextrouter.errors import PluginError
 log = logging.getLogger("contextrouter")
 
 
+def consume_exception(task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a task that nobody waits for, so that the event loop does not report it."""
+    if not task.cancelled():
+        task.exception()
+
+
 class AbandonedCalls:
     """The abandoned calls of one plugin. With `limit` of them it is not called."""
 
@@ -43,8 +49,7 @@ class AbandonedCalls:
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # read, so that the event loop does not report it as lost
+        consume_exception(task)
 
 
 class AllAbandonedCalls:

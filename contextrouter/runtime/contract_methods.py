@@ -43,7 +43,7 @@ def methods_of(contract: type) -> dict[str, object]:
 
 def contracts_of(cls: type) -> list[type]:
     """Return the contracts that a class derives from, and the protocols of which it has every method."""
-    bases = [base for base in cls.__mro__ if base is not object and _is_contract(base)]
+    bases = [base for base in cls.__mro__ if _is_contract(base)]
     complete = [
         protocol
         for protocol in protocols()
@@ -59,11 +59,10 @@ def lack(cls: type) -> str:
     """
     if not issubclass(cls, Plugin):
         method = next((name for name in _REQUIRED if inspect.isfunction(vars(cls).get(name))), "")
-        return (
-            f"{cls.__name__} has {method}() and derives from no contract. Derive it from {_REQUIRED[method]}."
-            if method
-            else ""
-        )
+        if not method:
+            return ""
+        advice = f"Derive it from {_REQUIRED[method]}."
+        return f"{cls.__name__} has {method}() and derives from no contract. {advice}"
     absent = sorted(getattr(cls, "__abstractmethods__", ()))
     if not absent:
         return ""
@@ -81,9 +80,7 @@ def lacks_of(module: ModuleType) -> str:
 
 
 def misspelt(cls: type) -> Iterator[tuple[str, str]]:
-    """Yield protocol method whose name is close to one of the contract's that the class does not write, and
-    that name.
-    """
+    """Yield each method whose name is close to one that the class lacks of a contract, with that name."""
     written = {
         name
         for base in cls.__mro__
@@ -91,8 +88,8 @@ def misspelt(cls: type) -> Iterator[tuple[str, str]]:
         for name, value in vars(base).items()
         if inspect.isroutine(value) or isinstance(value, classmethod | staticmethod)
     }
-    contracts = [base for base in cls.__mro__ if _is_contract(base) and base is not object]
-    names = {name for protocol in (*contracts, *protocols()) for name in methods_of(protocol)} | {"example"}
+    contracts = filter(_is_contract, cls.__mro__)
+    names = {name for contract in (*contracts, *protocols()) for name in methods_of(contract)} | {"example"}
     import difflib  # only where a plugin is checked
 
     for name in sorted(written - names):

@@ -26,6 +26,7 @@ from contextrouter.contracts import (
     SupportsModel,
 )
 from contextrouter.errors import ContractError, MissingDependency, PluginError, Problem, SettingsError
+from contextrouter.runtime.abandoned_calls import consume_exception
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.metering import metered, prices_of
 from contextrouter.runtime.plugin_calls import CLOSE_SECONDS, close, containment, text_of
@@ -40,9 +41,8 @@ LEAST_CLOSE_SECONDS = 0.5
 
 # A plugin may reference plugins of the kinds before its own.
 _ORDER = ("embedder", "generator", "provider", "connector", "fact", "interpreter", "stage", "transform")
-_REQUEST_KINDS = tuple(
-    kind for kind in _ORDER if kind != "transform"
-)  # a request needs no transforms; ingestion opens them itself
+# A request needs no transforms; ingestion opens them itself.
+_REQUEST_KINDS = tuple(kind for kind in _ORDER if kind != "transform")
 _OPENING_ORDER = (
     ("embedder", "generator"),
     ("provider", "connector"),
@@ -110,9 +110,8 @@ class Instances:
             check_plugin(plugin, f"{instance.kind} {instance.name!r}")
             return plugin
         if instance.use == GIVEN:
-            raise SettingsError(
-                f"{instance.kind}s.{instance.name} was made by hand elsewhere and is not at hand here."
-            )
+            name = f"{instance.kind}s.{instance.name}"
+            raise SettingsError(f"{name} was made by hand for another router. Give it to this one, too.")
         if key in self._building:
             circle = " -> ".join(name for _, name in [*self._building[self._building.index(key) :], key])
             message = f"it names itself in a circle: {circle}. Take one of the names away."
@@ -292,8 +291,7 @@ class Instances:
     def _forget(self, key: Key, task: asyncio.Task[None]) -> None:
         if self._opening.get(key) is task:
             del self._opening[key]
-        if not task.cancelled():
-            task.exception()  # retrieved here, because no caller may be waiting for it any more
+        consume_exception(task)
 
     def _dependencies(self, key: Key) -> list[Key]:
         """Return the plugins that this one references. A plugin made by hand has no settings; it may use any
@@ -301,11 +299,7 @@ class Instances:
         """
         kind, name = key
         if key in self.given:
-            generators = [
-                dependency
-                for dependency in self.given
-                if dependency[0] == "generator" and dependency in self.all
-            ]
+            generators = [given for given in self.given if given[0] == "generator" and given in self.all]
             return generators if kind in ("interpreter", "stage") else []
         instance = self.settings.instances(kind).get(name)
         if instance is None:
@@ -385,13 +379,3 @@ def _chat_generators(settings: Settings) -> set[str]:
     """The names of the generators that write answers."""
     chat, own = settings.chat, [key.generator for key in settings.keys.values() if key.generator]
     return {chat.synthesis_model, *chat.models, *chat.compartment_generators.values(), *own}
-
-
-def query_embedders(
-    sources: Mapping[str, Source | FactSource], embedders: Mapping[str, Embedder]
-) -> dict[str, Embedder]:
-    """Return source -> the embedder of its queries."""
-    names = {name: source.embedder for name, source in sources.items() if isinstance(source, Source)}
-    return {
-        name: embedders[embedder] for name, embedder in names.items() if embedder and embedder in embedders
-    }

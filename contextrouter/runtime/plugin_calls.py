@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from contextrouter.contracts import Plugin
 from contextrouter.errors import PluginError
+from contextrouter.runtime.abandoned_calls import consume_exception
 
 log = logging.getLogger("contextrouter")
 Answer = TypeVar("Answer")
@@ -58,11 +59,7 @@ class containment:
             return
         if isinstance(error, GeneratorExit) and not in_event_loop():
             return  # a coroutine that nobody waits for any more is being closed
-        raise _failure(error) from error
-
-
-def _failure(error: BaseException) -> PluginError:
-    return PluginError(f"{type(error).__name__}: {text_of(error)}")
+        raise PluginError(f"{type(error).__name__}: {text_of(error)}") from error
 
 
 def in_event_loop() -> bool:
@@ -112,7 +109,7 @@ async def close(plugin: Plugin, name: str, seconds: float = CLOSE_SECONDS) -> No
     finally:
         if not task.done():
             task.cancel()
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(consume_exception)
     if not task.done():
         await asyncio.wait({task}, timeout=CANCEL_SECONDS)
     elif task.cancelled():
@@ -133,9 +130,3 @@ async def _aclose(plugin: Plugin) -> BaseException | None:
     except BaseException as error:
         return error
     return None
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve the exception, so that the event loop does not report it as lost."""
-    if not task.cancelled():
-        task.exception()

@@ -48,10 +48,8 @@ def _check_arguments(interpreter: type[Interpreter] | Interpreter, owner: str) -
     try:
         inspect.signature(interpreter.interpret).bind(*[None] * (3 if isinstance(interpreter, type) else 2))
     except TypeError:
-        message = (
-            f"{owner} has an interpret() that does not take the arguments (intent, context). Add `context`."
-        )
-        raise ContractError(message, law="interpret takes the context") from None
+        problem = "has an interpret() that does not take the arguments (intent, context). Add `context`."
+        raise ContractError(f"{owner} {problem}", law="interpret takes the context") from None
 
 
 def _is_number(value: object) -> bool:

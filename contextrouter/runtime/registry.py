@@ -136,9 +136,7 @@ class Registry:
             raise PluginNotFound(use, kind, self.names(kind))
         try:
             cls = entry.load()
-        except ContextRouterError:
-            raise
-        except KeyboardInterrupt:
+        except (ContextRouterError, KeyboardInterrupt):
             raise
         except BaseException as error:  # sys.exit(), or a library's panic: it must not end this program
             raise PluginError(
@@ -227,7 +225,7 @@ class Registry:
         """Load every plugin, and return a line for each, with its problem if it has one."""
         lines = []
         for kind in KINDS:
-            for name in sorted({*self.entries(kind), *(n for n in self.names(kind))}):
+            for name in self.names(kind):
                 local = name in self._files and self._find_class_or_none(name, kind) is not None
                 entry = self.entries(kind).get(name)
                 origin = self._files[name].name if local or entry is None else entry.value
@@ -281,16 +279,13 @@ class Registry:
             options[option] = others[kind, options[option]]
         try:
             return cls(**options)
-        except ContextRouterError:
+        except (ContextRouterError, KeyboardInterrupt):
             raise
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{instance.kind}s.{instance.name}: {error}") from error
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            message = (
-                f"{instance.kind} plugin {instance.use!r} cannot be made: {type(error).__name__}: {error}."
-            )
+            reason = f"cannot be made: {type(error).__name__}: {error}."
+            message = f"{instance.kind} plugin {instance.use!r} {reason}"
             raise PluginError(message, plugin=instance.name, kind=instance.kind) from error
 
 
@@ -307,6 +302,5 @@ def _closest_group(group: str, groups: Collection[str]) -> str:
 
 
 def _module_name(path: Path) -> str:
-    return (
-        f"_contextrouter_plugin_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}_{path.stem}"
-    )
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    return f"_contextrouter_plugin_{digest}_{path.stem}"

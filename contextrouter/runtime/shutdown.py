@@ -8,7 +8,7 @@ from typing import Any
 
 from contextrouter.errors import ContextRouterError
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger("contextrouter")
 PATIENCE = 2.0
 """Seconds that a cancelled computation has to end. After that it is abandoned, and the log says so."""
 
@@ -18,12 +18,6 @@ def shutdown_error() -> ContextRouterError:
     return ContextRouterError(
         "Router was closed before the request was answered; close it after the last answer."
     )
-
-
-def consume_exception(task: asyncio.Task[Any]) -> None:
-    """Retrieve the exception of a task without a caller, so that the event loop does not report it."""
-    if not task.cancelled():
-        task.exception()
 
 
 class Computation:
@@ -83,8 +77,7 @@ class Running:
             async with asyncio.timeout(PATIENCE):
                 await self._over.wait()
         except TimeoutError:
-            unfinished = len(self.entries.intersection(running))
-            _log.warning(
+            log.warning(
                 "Router was closed while %d requests did not end; a plugin swallows its cancellation.",
-                unfinished,
+                len(self.entries.intersection(running)),
             )

@@ -10,12 +10,12 @@ from contextrouter.answering.closing import closing
 from contextrouter.contracts import Refusal
 from contextrouter.errors import RequestRefused
 from contextrouter.model import Answer
-from contextrouter.server.chat_answers import choose_generator, retrieve
+from contextrouter.server.chat_answers import choose_generator
 from contextrouter.server.citation_links import follow, origin_of
 from contextrouter.server.endpoints import Endpoint, Exchange, json_response
 from contextrouter.server.hidden_errors import hide_errors
 from contextrouter.server.request_schema import RouteAsked, schema_type
-from contextrouter.server.router_endpoints import QUESTION, QUESTION_ERRORS, make_request
+from contextrouter.server.router_endpoints import QUESTION, QUESTION_ERRORS, make_request, retrieve
 
 
 class AnswerAsked(RouteAsked, frozen=True, kw_only=True, forbid_unknown_fields=True):

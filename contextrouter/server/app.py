@@ -62,7 +62,8 @@ class Server(ServerState):
         self.exchanges: dict[Exchange, asyncio.Task[Any]] = {}
         self._empty = asyncio.Event()
         self._empty.set()
-        agents = (McpEndpoint(self).endpoint,) if agents_only or self._serves_agents() else ()
+        serves_agents = agents_only or (self.settings.serve.mcp and mcp_installed())
+        agents = (McpEndpoint(self).endpoint,) if serves_agents else ()
         explorer = page.ENDPOINTS if self.settings.serve.explorer else ()
         self.endpoints: tuple[Endpoint, ...] = (*router_endpoints.HEALTH, *agents)
         if not agents_only:
@@ -81,9 +82,6 @@ class Server(ServerState):
             for endpoint in self.endpoints
             if endpoint.path.endswith("}")
         ]
-
-    def _serves_agents(self) -> bool:
-        return self.settings.serve.mcp and mcp_installed()
 
     async def answered(self) -> None:
         """Wait until no request is in flight."""
@@ -178,9 +176,8 @@ class Server(ServerState):
             task.uncancel()  # the server cancelled it, so that its client is told
             return await self._refuse(exchange, Refused(503, "stopping", STOPPING))
         except Exception as error:
-            gone = exchange.events is not None and isinstance(error, ConnectionError | TimeoutError)
-            if gone and exchange.events is not None:
-                _abort(exchange.request)
+            if exchange.events is not None and isinstance(error, ConnectionError | TimeoutError):
+                _abort(exchange.request)  # the client is gone
                 return exchange.events
             refusal = make_refusal(error, self.settings.secrets)
             if refusal is None:
@@ -209,7 +206,7 @@ class Server(ServerState):
             if path.startswith(OPENAI):
                 return Refused(404, "unsupported_endpoint", f"{path:.80} is not served. {SERVED}")
             return Refused(404, "not_found", "There is nothing here; /openapi.json lists what there is.")
-        methods |= {"HEAD"} & {"HEAD" if "GET" in methods else ""}
+        methods |= {"HEAD"} if "GET" in methods else set()
         allowed = {"Allow": ",".join(sorted(methods))}
         return Refused(405, "method_not_allowed", "This path does not know the method.", headers=allowed)
 

@@ -12,7 +12,7 @@ from contextrouter.server.auth import Caller
 from contextrouter.server.chat_schema import ChatAsked
 from contextrouter.server.endpoints import Exchange, ServerState
 from contextrouter.server.error_responses import Refused
-from contextrouter.server.router_endpoints import check_sources
+from contextrouter.server.router_endpoints import check_sources, retrieve
 from contextrouter.settings import Chat
 
 MODEL = "contextrouter"
@@ -72,7 +72,7 @@ def is_task(chat: Chat, question: str) -> bool:
     """Whether a chat program asks for a title, tags or the like of a conversation, and not a person for an
     answer: by how such an order begins.
     """
-    return question.lstrip().startswith(chat.task_prompts) if chat.task_prompts else False
+    return question.lstrip().startswith(chat.task_prompts)
 
 
 def make_request(server: ServerState, caller: Caller, conversation: Conversation) -> Request:
@@ -95,11 +95,3 @@ async def context_of(server: ServerState, caller: Caller, order: Order) -> Conte
     return Context(
         question=intent.question, intent=intent, outcome="not_searched", usage=Usage(), trace=Trace(plan=plan)
     )
-
-
-async def retrieve(server: ServerState, request: Request) -> Context:
-    """Find the context of a request, within the limit of requests that run."""
-    async with server.running:
-        context = await server.router.route(request)
-    server.metrics.context(context)
-    return context

@@ -39,6 +39,7 @@ _STYLE = (
     "ol{margin:0;padding-left:4rem;white-space:pre-wrap;overflow-wrap:anywhere}"
     "li::marker{color:GrayText}li:target{background:Mark;color:MarkText}"
 )
+_STYLE_DIGEST = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
 _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
@@ -87,7 +88,7 @@ def _make_response(data: bytes, name: str, for_people: bool) -> web.Response:
     if not for_people:
         headers["Content-Disposition"] = _disposition("inline", name)
         return web.Response(text=text, content_type="text/plain", charset="utf-8", headers=headers)
-    headers["Content-Security-Policy"] = f"{_POLICY}; sandbox; style-src 'sha256-{_style_digest(_STYLE)}'"
+    headers["Content-Security-Policy"] = f"{_POLICY}; sandbox; style-src 'sha256-{_STYLE_DIGEST}'"
     page = _lines_page(text, name)
     return web.Response(text=page, content_type="text/html", charset="utf-8", headers=headers)
 
@@ -116,10 +117,6 @@ def _lines_page(text: str, name: str) -> str:
         f'<!doctype html><html lang=""><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
         f'<main aria-label="{title}"><ol>{"".join(lines)}</ol></main></html>'
     )
-
-
-def _style_digest(style: str) -> str:
-    return base64.b64encode(sha256(style.encode()).digest()).decode()
 
 
 def _disposition(kind: str, name: str) -> str:

@@ -151,7 +151,7 @@ class Exchange:
         self.events = Events(serve.heartbeat_seconds, serve.write_seconds)
         self.server.add_headers(self, self.events)
         await self.events.prepare(self.request)
-        self.events.begin()
+        self.events.restart_heartbeat()
         return self.events
 
 
@@ -173,29 +173,23 @@ class Events(web.StreamResponse):
 
         Raises ConnectionResetError when the client is gone, TimeoutError when it does not read.
         """
-        body = (
-            data.encode() if isinstance(data, str) else encode_json(data)
-        )  # JSON has no line feeds of its own
+        body = data.encode() if isinstance(data, str) else encode_json(data)  # JSON on one line
         head = b"event: %s\n" % event.encode() if event else b""
         await self._send(head + b"data: " + body + b"\n\n")
 
     async def _send(self, part: bytes) -> None:
         async with self._turn, asyncio.timeout(self.patience):
             await self.write(part)
-        self._rest()
-
-    def begin(self) -> None:
-        """Start the heartbeat."""
-        self._rest()
+        self.restart_heartbeat()
 
     def stop(self) -> None:
         """End the heartbeat."""
         self._heartbeat = 0
-        self._rest()
+        self.restart_heartbeat()
         if self._beating is not None:
             self._beating.cancel()
 
-    def _rest(self) -> None:
+    def restart_heartbeat(self) -> None:
         """Wait for the next beat anew."""
         if self._beat is not None:
             self._beat.cancel()

@@ -8,7 +8,6 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from aiohttp import web
 
 from contextrouter.errors import AllSourcesFailed, ContextRouterError, RequestRefused
 from contextrouter.runtime.masking import mask
@@ -68,8 +67,6 @@ def make_refusal(error: BaseException, secrets: Sequence[str] = ()) -> Refused |
     """Turn an error into the refusal for the caller; None: the error is a fault of this program."""
     if isinstance(error, Refused):
         return error
-    if isinstance(error, web.HTTPException):
-        return _http_refusal(error)
     if isinstance(error, RequestRefused):
         reason = mask(error.reason, secrets)
         if error.retry_after is not None:
@@ -78,34 +75,13 @@ def make_refusal(error: BaseException, secrets: Sequence[str] = ()) -> Refused |
         return Refused(403 if error.interpreter else 422, "refused", reason)
     if isinstance(error, AllSourcesFailed):
         detail = f"Every source failed; {len(error.reports)} calls made."
-        return Refused(
-            502,
-            "all_sources_failed",
-            detail,
-            coverage=[plain(shorten_query(report)) for report in error.reports],
-        )
+        coverage = [plain(shorten_query(report)) for report in error.reports]
+        return Refused(502, "all_sources_failed", detail, coverage=coverage)
     if isinstance(error, ContextRouterError):
         return Refused(502, "plugin_failed", mask(str(error), secrets))
     if isinstance(error, TimeoutError):
         return Refused(504, "timeout", "The answer was not ready in time.")
     return None
-
-
-def _http_refusal(error: web.HTTPException) -> Refused:
-    headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return Refused(413, "body_too_large", "The body is longer than [serve] max_body_bytes allows.")
-    details = {
-        404: "There is nothing here; /openapi.json lists what there is.",
-        405: "This path does not know the method.",
-    }
-    phrase = HTTPStatus(error.status).phrase
-    return Refused(
-        error.status,
-        phrase.lower().replace(" ", "_"),
-        details.get(error.status, f"{phrase}."),
-        headers=headers,
-    )
 
 
 def problem_body(refusal: Refused, request_id: str, trace_id: str = "") -> dict[str, Any]:

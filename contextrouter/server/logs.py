@@ -26,7 +26,7 @@ _TRACEPARENT = re.compile(
 def read_trace_id(traceparent: str) -> str:
     """Return the trace id of a `traceparent` header; "" for one that is absent or malformed."""
     match = _TRACEPARENT.fullmatch(traceparent.strip())
-    if match is None or (traceparent.strip().startswith("00-") and len(traceparent.strip()) != _LENGTH):
+    if match is None or (match[0].startswith("00-") and len(match[0]) != _LENGTH):
         return ""
     return match[1]
 

@@ -26,8 +26,6 @@ _ABANDONED = (
     ("threads", "pool", "Threads that go on with calls that nobody waits for."),
 )
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-
-
 OF_LIVING: Final = "livesum"
 """The mode of a gauge: workers that have ended do not count."""
 
@@ -49,85 +47,36 @@ class Metrics:
             _count_in_files(worker)
         self._worker = worker
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "contextrouter_requests",
-            "Requests answered.",
-            ("method", "path", "status"),
-            registry=self._registry,
-        )
-        self._seconds = Histogram(
-            "contextrouter_request_seconds",
-            "How long requests took.",
-            ("path",),
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self.running = Gauge(
-            "contextrouter_requests_running",
-            "Requests being answered.",
-            registry=self._registry,
-            multiprocess_mode=OF_LIVING,
-        )
-        self._outcomes = Counter(
-            "contextrouter_outcomes", "Results by outcome.", ("outcome",), registry=self._registry
-        )
-        self._calls = Counter(
-            "contextrouter_source_calls",
-            "Calls to sources.",
-            ("source", "leg", "status"),
-            registry=self._registry,
-        )
-        self._source_seconds = Histogram(
-            "contextrouter_source_seconds",
-            "How long sources took.",
-            ("source", "leg"),
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._tokens = Counter(
-            "contextrouter_generator_tokens",
-            "Tokens of generators.",
-            ("generator", "direction"),
-            registry=self._registry,
-        )
-        self._cached = self._count_cached()
-        self._abandoned = self._make_abandoned()
+        self._requests = self._counter("requests", "Requests answered.", "method", "path", "status")
+        self._seconds = self._histogram("request_seconds", "How long requests took.", "path")
+        self.running = self._gauge("requests_running", "Requests being answered.")
+        self._outcomes = self._counter("outcomes", "Results by outcome.", "outcome")
+        self._calls = self._counter("source_calls", "Calls to sources.", "source", "leg", "status")
+        self._source_seconds = self._histogram("source_seconds", "How long sources took.", "source", "leg")
+        self._tokens = self._counter("generator_tokens", "Tokens of generators.", "generator", "direction")
+        self._cached = self._counter("cached", "Results that were not computed.", "tier")
+        self._abandoned = {
+            label: self._gauge(f"abandoned_{name}", text, label) for name, label, text in _ABANDONED
+        }
         self._named: dict[str, set[str]] = {label: set() for _, label, _ in _ABANDONED}
         self._of_workers = self._count_worker() if worker.number else None
 
-    def _count_cached(self) -> Counter:
-        return Counter(
-            "contextrouter_cached", "Results that were not computed.", ("tier",), registry=self._registry
-        )
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"contextrouter_{name}", text, labels, registry=self._registry)
 
-    def _make_abandoned(self) -> dict[str, Gauge]:
-        return {
-            label: Gauge(
-                f"contextrouter_abandoned_{name}",
-                text,
-                (label,),
-                registry=self._registry,
-                multiprocess_mode=OF_LIVING,
-            )
-            for name, label, text in _ABANDONED
-        }
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        registry = self._registry
+        return Histogram(f"contextrouter_{name}", text, labels, buckets=_SECONDS, registry=registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        registry = self._registry
+        return Gauge(f"contextrouter_{name}", text, labels, registry=registry, multiprocess_mode=OF_LIVING)
 
     def _count_worker(self) -> Counter:
         """Count the start of this worker. Return the counter of its requests."""
         number = str(self._worker.number)
-        starts = Counter(
-            "contextrouter_worker_starts",
-            "How often a worker was started.",
-            ("worker",),
-            registry=self._registry,
-        )
-        starts.labels(number).inc()
-        requests = Counter(
-            "contextrouter_worker_requests",
-            "Requests answered by each worker.",
-            ("worker",),
-            registry=self._registry,
-        )
+        self._counter("worker_starts", "How often a worker was started.", "worker").labels(number).inc()
+        requests = self._counter("worker_requests", "Requests answered by each worker.", "worker")
         requests.labels(number)
         return requests
 

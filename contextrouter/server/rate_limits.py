@@ -64,39 +64,27 @@ class RequestLimits:
                 settings.secrets,
             )
 
-    def enter(self, caller: Caller) -> None:
-        """Count a request as running. Raises Refused (429, 503) with the seconds after which to retry."""
+    @contextmanager
+    def admit(self, caller: Caller) -> Iterator[None]:
+        """Count a request as running for the length of a block. Raises Refused (429, 503) with the seconds
+        after which to retry.
+        """
         running = self._running_by_caller.get(caller.name, 0)
         if self._running >= self.max_requests:
-            raise Refused(
-                503,
-                "overloaded",
-                "The server has as many requests as it takes at once.",
-                headers={"Retry-After": "1"},
-            )
+            detail = "The server has as many requests as it takes at once."
+            raise Refused(503, "overloaded", detail, headers={"Retry-After": "1"})
         if caller.max_requests is not None and running >= self.worker.share(caller.max_requests):
             detail = f"This caller may have {caller.max_requests} requests at once."
             raise Refused(429, "too_many_at_once", detail, headers={"Retry-After": "1"})
         self._running += 1
         self._running_by_caller[caller.name] = running + 1
-
-    @contextmanager
-    def admit(self, caller: Caller) -> Iterator[None]:
-        """Count a request as running for the length of a block. Raises Refused (429, 503)."""
-        self.enter(caller)
         try:
             yield
         finally:
-            self.leave(caller)
-
-    def leave(self, caller: Caller) -> None:
-        """Count a request as ended."""
-        self._running -= 1
-        running = self._running_by_caller[caller.name] - 1
-        if running:
-            self._running_by_caller[caller.name] = running
-        else:
-            del self._running_by_caller[caller.name]
+            self._running -= 1
+            self._running_by_caller[caller.name] -= 1
+            if not self._running_by_caller[caller.name]:
+                del self._running_by_caller[caller.name]
 
     async def take(self, caller: Caller) -> None:
         """Take one request from the rate of a caller. Raises Refused (429)."""

@@ -8,9 +8,9 @@ from time import monotonic
 
 from contextrouter.pipeline.deadline import GRACE
 from contextrouter.router import ContextRouter
+from contextrouter.runtime.abandoned_calls import consume_exception
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import containment, text_of
-from contextrouter.runtime.shutdown import consume_exception
 from contextrouter.server.logs import log
 from contextrouter.server.request_schema import SourceState
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from contextrouter.model import Period, Request
 from contextrouter.model.plain_form import Detail
 from contextrouter.pipeline.request_validation import read_instant
-from contextrouter.scope import Scope
+from contextrouter.scope import Scope, Sensitivity
 from contextrouter.serialization import plain_fields
 from contextrouter.server.error_responses import Refused
 from contextrouter.settings import Settings
@@ -36,7 +36,7 @@ class ScopeAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     tenant: Name | None = None
     compartments: Names = ()
-    ceiling: Literal["public", "internal", "confidential", "restricted"] = "public"
+    ceiling: Sensitivity = "public"
 
 
 class PeriodAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -189,10 +189,8 @@ def schema_type(noun: type[msgspec.Struct]) -> type[msgspec.Struct]:
         return PeriodShown
     fields: list[Any] = []
     for field in plain_fields(noun):
-        hint = _schema_hint(field.hint)
-        fields.append(
-            (field.name, hint) if field.required else (field.name, hint, msgspec.field(default=None))
-        )
+        default = () if field.required else (msgspec.field(default=None),)
+        fields.append((field.name, _schema_hint(field.hint), *default))
     struct = msgspec.defstruct(noun.__name__, fields, kw_only=True)
     struct.__doc__ = noun.__doc__
     return struct

@@ -54,14 +54,20 @@ def make_request(exchange: Exchange) -> Request:
     return body.make_request(scope, sources, exchange.server.settings)
 
 
+async def retrieve(server: ServerState, request: Request) -> Context:
+    """Find the context of a request, within the limit of requests that run."""
+    async with server.running:
+        context = await server.router.route(request)
+    server.metrics.context(context)
+    return context
+
+
 async def route(exchange: Exchange) -> web.StreamResponse:
     """POST /v1/route."""
     request = make_request(exchange)
     if exchange.body.stream:
         return await _stream(exchange, request)
-    async with exchange.server.running:
-        context = await exchange.server.router.route(request)
-    exchange.server.metrics.context(context)
+    context = await retrieve(exchange.server, request)
     return web.Response(body=await _encode(context, exchange), content_type="application/json")
 
 

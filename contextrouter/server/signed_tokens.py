@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from contextrouter.errors import MissingDependency, SettingsError
 from contextrouter.runtime.limited_file import read_limited
 from contextrouter.scope import SENSITIVITIES, Scope
 from contextrouter.server.error_responses import Refused
+from contextrouter.server.logs import log
 from contextrouter.settings import Jwt
 from contextrouter.text.characters import whole_texts
 
-log = logging.getLogger("contextrouter.server")
 MOST_BYTES = 1_000_000
 """Of a file of keys, and of a JWKS."""
 FETCH_SECONDS = 5.0
@@ -30,11 +30,11 @@ LEAST_SECONDS = 5.0
 """Between two readings of a JWKS, whatever key a token names: a stranger's tokens cause no traffic."""
 
 
-class Grant:
+class Grant(NamedTuple):
     """What a token grants: the name of its caller, and the scope."""
 
-    def __init__(self, name: str, scope: Scope) -> None:
-        self.name, self.scope = name, scope
+    name: str
+    scope: Scope
 
 
 class SignedTokens:
@@ -77,9 +77,7 @@ class SignedTokens:
                 log.warning("The keys of [jwt] jwks_url cannot be read: %s", error or type(error).__name__)
 
     def _has_to_read(self, token: str) -> bool:
-        if self._read_at is None:
-            return True
-        age = monotonic() - self._read_at
+        age = math.inf if self._read_at is None else monotonic() - self._read_at
         if age > self._settings.refresh_seconds:
             return True
         return age > LEAST_SECONDS and self._key_of(token) is None

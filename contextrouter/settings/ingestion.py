@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from contextrouter.model.document import Trust
+from contextrouter.scope import Sensitivity
+
 MOST_WORKERS = 1024
 Title = Annotated[str, Meta(min_length=1, max_length=100)]
 
@@ -14,9 +17,8 @@ Title = Annotated[str, Meta(min_length=1, max_length=100)]
 class Ingestion(msgspec.Struct, frozen=True, kw_only=True):
     """`[ingest]`: the keys that count for every job."""
 
-    remove_at_most: Annotated[float, Meta(ge=0, le=1)] = (
-        0.5  # share of a job's documents that one run removes
-    )
+    # share of a job's documents that one run removes
+    remove_at_most: Annotated[float, Meta(ge=0, le=1)] = 0.5
     workers: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] = 0  # 0: the process of the command does it all
     runner: Literal["processes", "ray"] = "processes"  # what the workers are
     ray_address: str = "auto"  # of a Ray cluster; "auto": the one of this machine, "local": one of its own
@@ -33,7 +35,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from"}):
     origin: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")] | None = None
     title: Title | None = None  # names its documents in the context, in place of the source
     kind: str | None = None
-    trust: Literal["authoritative", "reference", "volatile"] | None = None
+    trust: Trust | None = None
     tenant: str | None = None
     compartment: str | None = None
-    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
+    sensitivity: Sensitivity | None = None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import tomli
 
-from contextrouter.errors import Problem, SettingsError
-from contextrouter.settings.problems import PRESET, dotted_key
+from contextrouter.errors import SettingsError
+from contextrouter.settings.problems import PRESET, dotted_key, problem_at
 from contextrouter.settings.suggestions import unknown
 from contextrouter.settings.toml_locations import locate
 from contextrouter.settings.values import TABLES
@@ -53,13 +53,11 @@ def unknown_preset(name: str) -> str:
 
 def read_preset(name: Any, origin: str) -> Preset:
     """Return the preset that the key `extends` names. Raises SettingsError, at `origin`, if it names none."""
-    file, _, line = origin.rpartition(":")
-    at = {"key": EXTENDS, "file": file, "line": int(line)} if line.isdigit() else {"key": EXTENDS}
-    if not isinstance(name, str):
-        message = f"a text is expected: the name of a preset. Presets: {', '.join(preset_names())}."
-        raise SettingsError([Problem(message, **at)])
-    if name not in preset_names():
-        raise SettingsError([Problem(unknown_preset(name), **at)])
+    names = preset_names()
+    if name not in names:
+        expected = f"a text is expected: the name of a preset. Presets: {', '.join(names)}."
+        message = unknown_preset(name) if isinstance(name, str) else expected
+        raise SettingsError([problem_at(origin, EXTENDS, message)])
     text = preset_text(name)
     origins = {dotted_key(key): f"{PRESET}{name}.toml:{number}" for key, number in locate(text).items()}
     return Preset(tree=tomli.loads(text), origins=origins)
@@ -71,7 +69,7 @@ def merge_preset(preset: Preset, tree: Mapping[str, Any], origins: dict[str, str
     A key of the file stands in place of the same key of the preset, with all that is in its value. A plugin's
     table with another `use` stands in place of the whole table.
     """
-    merged = _Merged(preset, origins)
+    merged = _Merged(preset)
     for section, table in tree.items():
         merged.put((section,), table)
     for key, origin in merged.kept.items():
@@ -82,7 +80,7 @@ def merge_preset(preset: Preset, tree: Mapping[str, Any], origins: dict[str, str
 class _Merged:
     """The merged tables, and the origins of the preset's values that still hold."""
 
-    def __init__(self, preset: Preset, origins: Mapping[str, str]) -> None:
+    def __init__(self, preset: Preset) -> None:
         self.tree: dict[str, Any] = preset.tree
         self.kept = dict(preset.origins)
 

@@ -44,8 +44,8 @@ class Reading:
         self.folder = Path()
 
     def parse(self, source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+        """Return the tables of a file or of a mapping, above those of the preset that they extend."""
         if isinstance(source, Mapping):
-            self.file = ""
             tree: dict[str, Any] = copy_tree(source)
             self._mark(tree, (), "call")
             return self._extend(tree)
@@ -54,15 +54,13 @@ class Reading:
             text = read_limited(path, MOST_BYTES)
             self.file, self.folder = path.name, path.absolute().parent
         except FileNotFoundError:  # the file, or the current folder
-            raise SettingsError(
-                f"Settings file {str(path)!r} does not exist. `contextrouter init` writes one."
-            ) from None
+            message = f"Settings file {str(path)!r} does not exist. `contextrouter init` writes one."
+            raise SettingsError(message) from None
         except OSError as error:
             raise SettingsError(f"Settings file {str(path)!r} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError as error:
-            raise SettingsError(
-                f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}."
-            ) from None
+            message = f"Settings file {str(path)!r} cannot be read as UTF-8 text: {error}."
+            raise SettingsError(message) from None
         except ValueError as error:  # a NUL in its name
             raise SettingsError(f"Settings file {str(path)!r} cannot be read: {error}.") from None
         try:
@@ -129,11 +127,10 @@ class Reading:
             self._put(tree, tuple(re.split(r"\.|__", name)), copy_tree(value), "call")
 
     def _put(self, tree: dict[str, Any], key: tuple[str, ...], value: Any, origin: str) -> None:
-        if isinstance(value, dict) and not (len(key) > 1 and value == {}):
+        if isinstance(value, dict) and value:
             for name, inner in value.items():
                 self._put(tree, (*key, name), inner, origin)
-            if value:
-                return
+            return
         table = tree
         for index, name in enumerate(key[:-1]):
             inner = table.setdefault(name, {})
@@ -168,10 +165,8 @@ class Reading:
             try:
                 value = read_limited(path, MOST_SECRET_BYTES).strip()
             except (OSError, ValueError) as error:  # bytes that are no text, or a NUL in the name
-                self.problems.add(
-                    key,
-                    f"secret file {str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.",
-                )
+                reason = getattr(error, "strerror", None) or error
+                self.problems.add(key, f"secret file {str(path)!r} cannot be read: {reason}.")
                 return ""
         else:
             value = _VARIABLE.sub(lambda m: self._variable(m, key, secret), value)

@@ -8,24 +8,31 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from contextrouter.model.document import Trust
+from contextrouter.scope import Sensitivity
 from contextrouter.settings.ingestion import Title
 from contextrouter.settings.values import Positive, Seconds, Weight
 
 Price = Annotated[float, Meta(ge=0)]
 
 
-class FactKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in the table of a fact source. Facts are not fused and have no kind."""
+class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The router's own keys in the table of any plugin; those of the kinds below have more."""
 
     use: str | None = None
     enabled: bool = True
+
+
+class FactKeys(OtherKeys, frozen=True, kw_only=True):
+    """The router's own keys in the table of a fact source. Facts are not fused and have no kind."""
+
     required: bool = False  # without it the server is not ready
     timeout: Seconds | None = None
     limit: Positive | None = None
     concurrency: Positive | None = None
     tenant: str | None = None
     compartment: str | None = None
-    sensitivity: Literal["public", "internal", "confidential", "restricted"] | None = None
+    sensitivity: Sensitivity | None = None
 
     @property
     def labels(self) -> bool:
@@ -42,7 +49,7 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
     kind: str | None = None
     title: Title | None = None  # names its documents in the context, in place of its own name
     shadow: bool = False  # asked and compared with the others, and never shown
-    trust: Literal["authoritative", "reference", "volatile"] | None = None
+    trust: Trust | None = None
     live: bool = False  # of a connector: it is asked although a job reads it into a store that is asked
 
     @property
@@ -51,52 +58,41 @@ class SourceKeys(FactKeys, frozen=True, kw_only=True):
         return bool(self.kind or self.trust) or any((self.tenant, self.compartment, self.sensitivity))
 
 
-class StageKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in the table of a stage or an interpreter."""
+class StageKeys(OtherKeys, frozen=True, kw_only=True):
+    """The router's own keys in the table of a stage."""
 
-    use: str | None = None
-    enabled: bool = True
     top_n: Positive | None = None  # the stage ranks only the first n documents; the others follow after them
     keep: Positive | None = None  # how many documents the stage keeps
-    pool: Annotated[float, Meta(ge=1, le=100)] = (
-        1.0  # while it runs, each leg is asked for so many times more
-    )
+    # while it runs, each leg is asked for so many times more
+    pool: Annotated[float, Meta(ge=1, le=100)] = 1.0
     timeout: Seconds | None = None
     on_error: Literal["skip", "raise"] = "skip"
 
 
-class InterpreterKeys(msgspec.Struct, frozen=True, kw_only=True):
+class InterpreterKeys(OtherKeys, frozen=True, kw_only=True):
     """The router's own keys in the table of an interpreter. It has no `top_n` and no `keep`."""
 
-    use: str | None = None
-    enabled: bool = True
     timeout: Seconds | None = None
     on_error: Literal["skip", "raise"] = "skip"
 
 
-class GeneratorKeys(msgspec.Struct, frozen=True, kw_only=True):
+class GeneratorKeys(OtherKeys, frozen=True, kw_only=True):
     """The router's own keys in the table of a generator."""
 
-    use: str | None = None
-    enabled: bool = True
     price_in: Price | None = None  # of a million tokens that it reads, in any currency
     price_out: Price | None = None  # of a million tokens that it writes
 
 
-class OtherKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The router's own keys in the table of any other plugin."""
-
-    use: str | None = None
-    enabled: bool = True
-
-
-RouterKeys = type[FactKeys] | type[StageKeys] | type[InterpreterKeys] | type[GeneratorKeys] | type[OtherKeys]
-_KEYS: Mapping[str, RouterKeys] = {
-    **{"fact": FactKeys, "provider": SourceKeys, "connector": SourceKeys, "stage": StageKeys},
-    **{"interpreter": InterpreterKeys, "generator": GeneratorKeys},
+_KEYS: Mapping[str, type[OtherKeys]] = {
+    "fact": FactKeys,
+    "provider": SourceKeys,
+    "connector": SourceKeys,
+    "stage": StageKeys,
+    "interpreter": InterpreterKeys,
+    "generator": GeneratorKeys,
 }
 
 
-def keys_of(kind: str) -> RouterKeys:
+def keys_of(kind: str) -> type[OtherKeys]:
     """Return the struct of the router's own keys for this kind."""
     return _KEYS.get(kind, OtherKeys)

@@ -16,35 +16,23 @@ Sources = Mapping[str, Source | FactSource]
 
 def check_sources(settings: Settings, sources: Sources) -> Settings:
     """Return the settings with added warnings. Raises SettingsError for legs and weights that cannot work."""
+    of_documents = {name: source for name, source in sources.items() if isinstance(source, Source)}
     problems = [
-        *_source_leg_problems(settings, sources),
-        *_leg_weight_problems(settings, sources),
+        *_source_leg_problems(settings, of_documents),
+        *_leg_weight_problems(settings, of_documents),
         *_route_leg_problems(settings, sources),
         *_exact_leg_problems(settings, sources),
     ]
-    lists = [
-        settings.sources[name].keys.weight for name, source in sources.items() if isinstance(source, Source)
-    ]
     weights = settings.rag.leg_weights
-    legs = [
-        weights.get(f"{name}.{leg}", weights.get(leg))
-        for name, source in sources.items()
-        if isinstance(source, Source)
-        for leg in source.legs
-    ]
-    if legs and all(weight == 0 for weight in legs):
+    legs = [(name, leg) for name, source in of_documents.items() for leg in source.legs]
+    if legs and all(weights.get(f"{name}.{leg}", weights.get(leg)) == 0 for name, leg in legs):
         message = "the weight of every leg is 0, so no hit has a score. Give one a weight above 0."
         problems.append(settings.problem("rag.leg_weights", message))
-    if lists and not any(lists):
-        problems.append(
-            Problem("the weight of every source is 0, so no hit has a score. Give one a weight above 0.")
-        )
-    silent = [
-        name
-        for name, source in sources.items()
-        if isinstance(source, Source) and not _searchable_legs(settings, name, source)
-    ]
-    if silent and len(silent) == len(lists) and not problems:
+    if of_documents and not any(settings.sources[name].keys.weight for name in of_documents):
+        message = "the weight of every source is 0, so no hit has a score. Give one a weight above 0."
+        problems.append(Problem(message))
+    silent = [name for name in of_documents if not _searchable_legs(settings, name, of_documents[name])]
+    if silent and len(silent) == len(of_documents) and not problems:
         message = (
             "every source has only the leg 'text', so nothing is searched. Set enable_fts = true, or give a"
             " source an embedder."
@@ -68,11 +56,9 @@ def _searchable_legs(settings: Settings, name: str, source: Source) -> set[str]:
     return {leg for leg in source.legs if (legs is None or leg in legs) and leg not in off}
 
 
-def _source_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
+def _source_leg_problems(settings: Settings, sources: Mapping[str, Source]) -> list[Problem]:
     problems = []
     for name, source in sources.items():
-        if isinstance(source, FactSource):
-            continue
         instance, has = settings.sources[name], tuple(source.legs)
         for leg in instance.keys.legs or ():
             if leg not in has:
@@ -81,14 +67,9 @@ def _source_leg_problems(settings: Settings, sources: Sources) -> list[Problem]:
     return problems
 
 
-def _leg_weight_problems(settings: Settings, sources: Sources) -> list[Problem]:
+def _leg_weight_problems(settings: Settings, sources: Mapping[str, Source]) -> list[Problem]:
     """Return problems of the keys in `[rag.leg_weights]` that are no leg of any source."""
-    keys = {
-        f"{name}.{leg}"
-        for name, source in sources.items()
-        if isinstance(source, Source)
-        for leg in source.legs
-    }
+    keys = {f"{name}.{leg}" for name, source in sources.items() for leg in source.legs}
     legs = keys | {key.partition(".")[2] for key in keys}
     problems = []
     for leg in settings.rag.leg_weights:

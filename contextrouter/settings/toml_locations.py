@@ -59,7 +59,6 @@ class _Walk:
 
     def _header(self) -> Path:
         double = self.text.startswith("[[", self.at)
-        line_at = self.at
         self.at += 2 if double else 1
         names = self._key()
         path: Path = ()
@@ -68,10 +67,10 @@ class _Walk:
             if double and index == len(names) - 1:
                 self.sizes[path] = self.sizes.get(path, 0) + 1
             if path in self.sizes:
-                self.lines.setdefault(path, self._line())
+                self._mark(path)
                 path = (*path, self.sizes[path] - 1)
-            self.lines.setdefault(path, self._line())
-        self.at = self.text.index("]", max(self.at, line_at)) + (2 if double else 1)
+            self._mark(path)
+        self.at = self.text.index("]", self.at) + (2 if double else 1)
         return path
 
     def _key(self) -> list[str]:
@@ -93,15 +92,11 @@ class _Walk:
             self.at += 1
 
     def _pair(self, table: Path) -> None:
-        self._skip()
-        start = self.at
-        names = self._key()
-        end, self.at = self.at, start
         path = table
-        for name in names:
+        for name in self._key():  # a key is on one line, with its "="
             path = (*path, name)
             self._mark(path)
-        self.at = self.text.index("=", end) + 1
+        self.at = self.text.index("=", self.at) + 1
         self._value(path)
 
     def _value(self, path: Path) -> None:

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from contextrouter.contracts import KINDS, FilePath
 from contextrouter.errors import Problem
+from contextrouter.scope import Sensitivity
 from contextrouter.settings.ingestion import Ingestion, Job
 from contextrouter.settings.problems import origin_of, problem_at
 from contextrouter.settings.telemetry import Telemetry
@@ -36,18 +37,16 @@ TABLES: dict[str, str] = {f"{kind}s": kind for kind in KINDS}
 class Rag(msgspec.Struct, frozen=True, kw_only=True):
     """`[rag]`: the sources and queries, the fusion, and the size of the context."""
 
-    provider: str | tuple[str, ...] | None = (
-        None  # names of the providers that run; None: all that are defined
-    )
+    # names of the providers that run; None: all that are defined
+    provider: str | tuple[str, ...] | None = None
     interpreters: tuple[str, ...] = ("followup", "normalize")
     stages: tuple[str, ...] = ()
     max_retrieval_queries: Annotated[int, Meta(ge=1, le=3)] = 3
     # What interpreters infer.
     interpret_seconds: Seconds | None = None  # for all interpreters; None: three tenths of the deadline
     least_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.2  # an intent below it is not searched for
-    period_boost: Annotated[float, Meta(ge=0, le=10)] = (
-        0.6  # of documents in an inferred period; 0: no others
-    )
+    # of documents in an inferred period; 0: no others
+    period_boost: Annotated[float, Meta(ge=0, le=10)] = 0.6
     exact_legs: tuple[str, ...] = ("text",)  # inferred labels and filters do not reach them
     # Enhancements: better answers for more time. Without them, stages that withhold documents still run.
     use_enhancements: bool = True  # all of the following, and every stage but gate, quality and floor
@@ -126,9 +125,8 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     tier: Literal["memory", "disk", "redis"] = "memory"
     max_bytes: Positive = 64_000_000  # of memory, for results and embeddings together
     version_seconds: Annotated[float, Meta(ge=0)] = 1.0  # how long a source's version is valid
-    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = (
-        "default"  # entries are shared within one namespace only
-    )
+    # entries are shared within one namespace only
+    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = "default"
     secret: str = ""  # signs entries outside memory; entries with another signature are not read
     # Embeddings of questions.
     embeddings: bool = True
@@ -160,9 +158,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """`[selection]`: which sources a question is sent to."""
 
     sources: Literal["all", "promising"] = "all"
-    recall: Annotated[float, Meta(gt=0, le=1)] = (
-        0.9  # the selected sources hold at least this share of the expected hits of all
-    )
+    # the selected sources hold at least this share of the expected hits of all
+    recall: Annotated[float, Meta(gt=0, le=1)] = 0.9
     fewest: Positive = 3  # at least so many sources are asked
 
 
@@ -216,9 +213,8 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
         "No document answers this question. You may answer from your own knowledge. Say first that the answer"
         " does not come from the documents, and cite nothing. Answer in the language of the question."
     )
-    no_context: Literal["say", "generate"] = (
-        "say"  # if no document matches: the text below, or the generator without context
-    )
+    # if no document matches: the text below, or the generator without context
+    no_context: Literal["say", "generate"] = "say"
     no_context_text: str = "Nothing was found that answers this question."
     examples: FilePath = ""  # a JSON list or lines of {"question", "answer"}; "" or no such file: none
     examples_embedder: str = ""  # the embedder that finds examples by meaning; "": by their words
@@ -231,16 +227,13 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
         "Given the following... please reply with a title",
         "Given the following chat history, please reply with a title",
     )
-    guard: Literal["note", "retry"] = (
-        "note"  # for an answer without citations, or in another language: note it, or ask once more
-    )
-    fallback: Literal["extractive", ""] = (
-        "extractive"  # writes where another generator fails; "": the answer fails
-    )
+    # for an answer without citations, or in another language: note it, or ask once more
+    guard: Literal["note", "retry"] = "note"
+    # writes where another generator fails; "": the answer fails
+    fallback: Literal["extractive", ""] = "extractive"
     silence_seconds: Seconds = 120.0  # a generator that writes nothing for so long has failed
-    answer_links: Literal["cited", "all"] = (
-        "cited"  # links and images that stay; the others are made harmless
-    )
+    # links and images that stay; the others are made harmless
+    answer_links: Literal["cited", "all"] = "cited"
 
 
 class Mcp(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,9 +276,8 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     unrestricted: bool = False  # may see every document of every tenant
     tenant: str | None = None
     compartments: tuple[str, ...] = ()
-    ceiling: Literal["public", "internal", "confidential", "restricted"] | None = (
-        None  # required, unless unrestricted
-    )
+    # required, unless unrestricted
+    ceiling: Sensitivity | None = None
     sources: tuple[str, ...] | None = None  # the sources this caller may use; None: all
     generator: str | None = None  # the generator for this caller; it overrides every other setting
     rate_per_minute: Count | None = None  # overrides [serve] rate_per_minute

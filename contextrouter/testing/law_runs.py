@@ -10,6 +10,7 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
+from contextrouter.runtime.abandoned_calls import consume_exception
 from contextrouter.testing.messages import describe_error
 
 T = TypeVar("T")
@@ -101,8 +102,7 @@ async def _end_tasks(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[Any]]:
     if tasks:
         done, tasks = await asyncio.wait(tasks, timeout=GRACE)
         for task in done:
-            if not task.cancelled():
-                task.exception()  # read, so that the event loop does not report it as lost
+            consume_exception(task)
     closing = loop.create_task(loop.shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=GRACE)
     return {task for task in (*tasks, closing) if not task.done()}

@@ -284,6 +284,9 @@ def test_eval_compares_presets_and_a_shadow_source(
         assert means == {"settings.toml": 0.0, "multisource": 1.0}
     misspelt = cli("eval", "judged.jsonl", "--compare", "multisorce")
     assert (misspelt.code, "Did you mean 'multisource'?" in misspelt.err) == (2, True)
+    of_preset = cli("eval", "judged.jsonl", "--settings", "multisource", "--shadow", "news", *metric)
+    means = {name: summary["means"]["Success@5"] for name, summary in json.loads(of_preset.out).items()}
+    assert means == {"multisource": 0.0, "multisource: news": 1.0}
     wrong = cli("eval", "judged.jsonl", "--shadow", "nws")
     assert (wrong.code, "'nws' is not defined" in " ".join(wrong.err.split())) == (2, True)
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 PASSAGE_CHARACTERS = 2_000
 """A passage longer than this is cut between paragraphs, or inside one that is longer itself."""
+SNIPPET_CHARACTERS = 200
+"""The snippet of a document or passage is so much of its beginning."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlencode
 
 from contextrouter.errors import SourceError
 
@@ -52,6 +52,11 @@ def fill_url(template: str, values: Mapping[str, Any]) -> str:
                 f"{unquote(filled_in)!r} cannot stand in the path of the address: it would name another path"
             )
     return filled
+
+
+def add_parameters(url: str, parameters: Mapping[str, Any]) -> str:
+    """Return a URL with parameters behind those that it has."""
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(parameters)}" if parameters else url
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:

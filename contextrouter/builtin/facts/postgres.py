@@ -319,7 +319,7 @@ async def _find_names(connection: Connection, query: Query) -> set[str]:
 async def _find_existing_names(connection: Connection, keys: Iterable[str], scope: Scope | None) -> set[str]:
     values = Values()
     parameter = values.bound(sorted(keys), "text[]")
-    access = visible(scope, "f", values) or "true"
+    access = visible(scope, "f", values)
     rows = await connection.fetch(
         f"SELECT subject_key AS key FROM facts f WHERE subject_key = ANY ({parameter}) AND {access}"
         f" UNION SELECT object_key FROM facts f WHERE object_key = ANY ({parameter}) AND {access}",

@@ -17,6 +17,7 @@ description.
 """
 PAGE = 2_000
 """How many entities are given their vectors at a time."""
+NO_VECTORS = "Store has no vectors of entities; run `contextrouter ingest`, which makes them."
 LONGEST = 200
 """Characters of a text."""
 _ALIASES = frozenset(
@@ -24,6 +25,7 @@ _ALIASES = frozenset(
     " name|short name|abbreviation|abbreviated as".split("|")
 )
 _IDENTITY = frozenset("is|is a|is an|is the|was|are|role|type|kind|occupation|profession|job".split("|"))
+_NAMING = _ALIASES | _IDENTITY
 
 Labels = tuple[str, str, str]
 """Tenant, compartment and sensitivity."""
@@ -88,21 +90,19 @@ def _texts_of(
 ) -> EntityTexts:
     names = [fact.subject for fact in as_subject] or [fact.object for fact in as_object]
     name = _text_line(min(names, default=""))
-    only_says = not as_subject and all(
-        _predicate_key(fact.predicate) in _ALIASES | _IDENTITY for fact in as_object
-    )
+    only_says = not as_subject and all(_predicate_key(fact.predicate) in _NAMING for fact in as_object)
     if only_says or not any(map(str.isalpha, name)):
         return EntityTexts(*entity, name, ())
     now = microseconds(datetime.now(UTC)) or 0
     holding = [fact for fact in as_subject if fact.valid_to is None or fact.valid_to > now]
-    aliases = [fact.object for fact in holding if _predicate_key(fact.predicate) in _ALIASES | _IDENTITY]
+    aliases = [fact.object for fact in holding if _predicate_key(fact.predicate) in _NAMING]
     roles = _roles([fact for fact in as_object if fact.valid_to is None or fact.valid_to > now])
     statements = [fact.object for fact in holding if _predicate_key(fact.predicate) in _IDENTITY]
     statements += roles
     statements += [
         f"{_predicate_key(fact.predicate)} {fact.object}"
         for fact in holding
-        if _predicate_key(fact.predicate) not in _ALIASES | _IDENTITY
+        if _predicate_key(fact.predicate) not in _NAMING
     ]
     line = ", ".join(dict.fromkeys(map(_text_line, statements[:MOST_STATEMENTS])))
     texts = [name, *aliases[:MOST_ALIASES], *roles, *([f"{name}: {line}"] if line else [])]
@@ -114,7 +114,7 @@ def _roles(others: Sequence[StoredFact]) -> list[str]:
     roles: dict[str, str] = {}
     for fact in others:
         relation = _predicate_key(fact.predicate)
-        if relation not in _ALIASES | _IDENTITY:
+        if relation not in _NAMING:
             roles.setdefault(relation, f"{relation} of {fact.subject}")
     return list(roles.values())[:MOST_ROLES]
 
@@ -126,6 +126,11 @@ def _predicate_key(predicate: str) -> str:
 
 def _text_line(text: str) -> str:
     return " ".join(text.split())[:LONGEST]
+
+
+def distinct_texts(entities: Iterable[EntityTexts]) -> list[str]:
+    """Return the texts of entities, each once."""
+    return list(dict.fromkeys(text for entity in entities for text in entity.texts))
 
 
 def ready_rows(

@@ -4,21 +4,24 @@ stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
 from contextrouter.builtin.providers.name_candidates import name_key
 from contextrouter.contracts import Entry
+from contextrouter.errors import IngestError
 from contextrouter.filters import attributes, passes
-from contextrouter.model import Document, Query
+from contextrouter.model import Document, Facet, Query
 
 COLUMNS = ("id", "tenant", "compartment", "sensitivity")
 """Fields that stores keep in columns of their own, and filter by there."""
 PHRASES = "\x1fphrases"
+"""The key under which stores have the key phrases of a chunk, as names are compared."""
 UNTRUSTED = "\x1funtrusted"
-"""The key under which stores have the key phrases of a chunk as names are compared."""
+"""The key under which stores have that strangers wrote a chunk."""
 _LONGEST = 200  # characters of a key phrase that is looked up
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -77,6 +80,29 @@ def moment(value: int | None) -> datetime | None:
         if value is None
         else datetime.fromtimestamp(value // 1_000_000, UTC).replace(microsecond=value % 1_000_000)
     )
+
+
+def make_facet(dimension: str, form: str, count: int, *, untrusted: bool) -> Facet:
+    """Return the facet of a value from its canonical form (see `forms`), without the mark of what is no
+    text.
+    """
+    return Facet(dimension=dimension, value=form.lstrip("\x1f"), count=count, untrusted=untrusted)
+
+
+@contextmanager
+def storable(document: Document) -> Iterator[None]:
+    """Turn an error inside the block into an IngestError that names the document and what is wrong with it;
+    also raised for a document without an id.
+    """
+    if not document.id:
+        raise IngestError("Document without an id cannot be stored; give it one.")
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        problem = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
+        raise IngestError(f"Document {document.id!r} {problem}.", document=document.id) from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
 def labelled(document: Document, chunks: Sequence[Document]) -> list[Document]:

@@ -12,12 +12,20 @@ from typing import Any, NamedTuple, Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL
-from contextrouter.builtin.providers.filtering import aligned, labelled, matches, phrase_keys
+from contextrouter.builtin.providers.filtering import (
+    aligned,
+    labelled,
+    make_facet,
+    matches,
+    phrase_keys,
+    storable,
+)
 from contextrouter.builtin.providers.job_runs import add_run_times, add_run_times_to_hits
 from contextrouter.builtin.providers.link_degrees import count_degrees
 from contextrouter.builtin.providers.memory_documents import read_documents, with_labels
 from contextrouter.builtin.providers.mentions import FactNames, Mentions, PhraseName, mention_candidates
 from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.queries import query_direction, refuse_other_leg, terms_of
 from contextrouter.contracts import Entry, LinkDegrees, Provider, TermStatistics
 from contextrouter.errors import IngestError, SourceError
 from contextrouter.filters import attributes
@@ -27,7 +35,7 @@ from contextrouter.scope import Scope
 from contextrouter.text import analysis, bm25, query_syntax
 from contextrouter.text.analysis import analyse
 from contextrouter.text.fields import fields
-from contextrouter.text.languages import Languages, LanguageTerms, Word, analyses, language_terms
+from contextrouter.text.languages import Languages, LanguageTerms, Word, analyses
 from contextrouter.text.stemming import stem_language, stemmer
 from contextrouter.vectors import cosine, unit
 
@@ -91,11 +99,8 @@ class Memory(Provider):
         """Return chunks, best first; text scores are BM25, vector scores cosines in [-1, 1]. Ties go by
         id.
         """
-        if query.leg not in self.legs:
-            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        question = language_terms(
-            query.text, self._languages, required=query.required, excluded=query.excluded
-        )
+        refuse_other_leg(query, self.legs)
+        question = terms_of(query, self._languages)
         if query.leg == "text":
             scores = self._bm25(question, query.scope)
         else:
@@ -147,12 +152,7 @@ class Memory(Provider):
                     if chunk.document.untrusted:
                         foreign.add((dimension, value))
         return [
-            Facet(
-                dimension=dimension,
-                value=value.lstrip("\x1f"),
-                count=count,
-                untrusted=(dimension, value) in foreign,
-            )
+            make_facet(dimension, value, count, untrusted=(dimension, value) in foreign)
             for dimension in dict.fromkeys(dimensions)
             for count, value in sorted(
                 [(len(keys), value) for (name, value), keys in documents.items() if name == dimension],
@@ -162,9 +162,7 @@ class Memory(Provider):
 
     def _find_admitted(self, query: Query, *, phrases: bool = False) -> Mapping[_Key, _Chunk]:
         """The chunks that a query lets through, in their order."""
-        question = language_terms(
-            query.text, self._languages, required=query.required, excluded=query.excluded
-        )
+        question = terms_of(query, self._languages)
         question = question if phrases else question.without_phrases()
         return {key: chunk for key, chunk in self._chunks.items() if self._admits(key, query, question)}
 
@@ -295,14 +293,7 @@ class Memory(Provider):
             yield [self._found(term, shown, languages) for term, languages in word.items()]
 
     def _cosines(self, query: Query) -> dict[_Key, float]:
-        if query.vector is None:
-            raise SourceError(
-                f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
-            )
-        try:
-            question = unit(query.vector)
-        except ValueError as error:
-            raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
+        question = query_direction(query, unit)
         stored = {
             key: chunk.vectors[query.leg] for key, chunk in self._chunks.items() if query.leg in chunk.vectors
         }
@@ -318,14 +309,10 @@ class Memory(Provider):
 
     def _prepare(self, entry: Entry) -> _Stored:
         document = entry.document
-        if not document.id:
-            raise IngestError("Document without an id cannot be stored; give it one.")
-        try:
+        with storable(document):
             aligned(entry, self.vector_legs)
             chunks = labelled(document, entry.chunks)
             vectors = [self._vectors(entry, number) for number in range(len(chunks))]
-        except ValueError as error:
-            raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
         facts = tuple([with_labels(fact, document) for fact in entry.facts])
         return _Stored(document, tuple(map(_chunk, chunks, vectors)), entry.fingerprint, facts)
 

@@ -39,6 +39,14 @@ class Slot(NamedTuple):
             or (self.dimensions and dimensions and self.dimensions != dimensions)
         )
 
+    def check_length(self, length: int) -> None:
+        """Raise SourceError for a vector of another length than those that are here."""
+        if length != self.dimensions:
+            raise SourceError(
+                f"Embedder gave a vector of {length} dimensions, {self.model!r} has {self.dimensions}; check"
+                " the embedder."
+            )
+
     def embedder_for_messages(self) -> str:
         """Return the name that the store notes of the embedder, or whose embedder it is."""
         return repr(self.embedder) if self.embedder else f"that of {_named(self.model)}"
@@ -119,8 +127,16 @@ def _named(model: str) -> str:
 
 
 def of_model(slots: Sequence[Slot], model: str) -> Slot | None:
-    """Return the place with the vectors of a model, whole or not."""
+    """Return the place with the vectors of a model, whole or not; None where there is none."""
     return next((slot for slot in slots if slot.model == model), None)
+
+
+def present_slot(slots: Sequence[Slot], model: str) -> Slot:
+    """Return the place with the vectors of a model, whole or not. Raises SourceError where there is none."""
+    slot = of_model(slots, model)
+    if slot is None:
+        raise SourceError(f"Store has no place for the vectors of {model!r}: they were dropped meanwhile.")
+    return slot
 
 
 def place_for(slots: Sequence[Slot], model: str, dimensions: int) -> Slot:

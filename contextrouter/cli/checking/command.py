@@ -40,11 +40,8 @@ async def _run_checks(settings: str, as_json: bool) -> int:
         CheckFinding(what="settings", name=settings, status="warning", detail=text) for text in warnings
     ]
     if not router.instances.sources:
-        findings.append(
-            CheckFinding(
-                what="settings", name=settings, status="failed", detail="no source is defined and enabled"
-            )
-        )
+        problem = "no source is defined and enabled"
+        findings.append(CheckFinding(what="settings", name=settings, status="failed", detail=problem))
     async with aclosing(router):
         await _open_plugins(router)
         for kind, name in router.instances.all:

@@ -83,8 +83,5 @@ def _source_problem(router: ContextRouter, instance: Instance) -> str:
         return ""
     if source not in sources:
         return unknown(f"{source!r} is no defined source", source, list(sources), "Defined sources")
-    return (
-        ""
-        if isinstance(sources[source], SupportsFetch)
-        else f"source {source!r} does not return documents by id."
-    )
+    can_fetch = isinstance(sources[source], SupportsFetch)
+    return "" if can_fetch else f"source {source!r} does not return documents by id."

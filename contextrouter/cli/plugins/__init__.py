@@ -39,14 +39,8 @@ def list_plugins(settings: options.SettingsPath = options.DEFAULT, as_json: opti
             "kind", {"header": "name", "no_wrap": True}, {"header": "what it does", "ratio": 1}, "from"
         )
         for line in lines:
-            style = "red" if _broken(line) else "dim"
-            terminal.row(
-                table,
-                line.kind,
-                line.name,
-                terminal.style_text((line.problem, style), line.summary),
-                _origin(line),
-            )
+            text = terminal.style_text((line.problem, "red" if _broken(line) else "dim"), line.summary)
+            terminal.row(table, line.kind, line.name, text, _origin(line))
         terminal.show(table, indent=0)
     return NOTHING if any(_broken(line) for line in lines) else OK
 
@@ -242,16 +236,11 @@ def _print_description(plugin: dict[str, Any]) -> None:
         terminal.say((title, "bold"))
         table = terminal.table({"header": "key", "no_wrap": True}, {"header": "type", "ratio": 1}, "default")
         for key in keys:
-            default = (
-                "required"
-                if key["required"]
-                else "–"
-                if key["default"] is None
-                else _format_default(key["default"])
-            )
-            terminal.row(table, key["key"], key["type"], default)
+            terminal.row(table, key["key"], key["type"], _format_default(key))
         terminal.show(table)
 
 
-def _format_default(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def _format_default(key: dict[str, Any]) -> str:
+    if key["required"]:
+        return "required"
+    return "–" if key["default"] is None else msgspec.json.encode(key["default"]).decode()

@@ -88,14 +88,8 @@ def print_verdict(verdict: Verdict) -> None:
         if result in unchecked:
             continue
         mark, style = _MARKS[result.status]
-        finding = (
-            terminal.style_text(f"{result.says} ", (f"But {result.why}.", "red"))
-            if result.status == "broken"
-            else _format_status(result)
-        )
-        terminal.row(
-            table, terminal.style_text((mark, style)), terminal.style_text((result.law, style)), finding
-        )
+        cells = [terminal.style_text((text, style)) for text in (mark, result.law)]
+        terminal.row(table, *cells, _format_finding(result))
     terminal.show(table, indent=0)
     terminal.out.print()
     if unchecked:
@@ -103,7 +97,9 @@ def print_verdict(verdict: Verdict) -> None:
     terminal.say((_summarize(verdict), "red" if verdict.broken else "green"))
 
 
-def _format_status(result: LawResult) -> str:
+def _format_finding(result: LawResult) -> object:
+    if result.status == "broken":
+        return terminal.style_text(f"{result.says} ", (f"But {result.why}.", "red"))
     return result.status if result.status == "ok" else f"{result.status}: {result.why}"
 
 

@@ -50,15 +50,8 @@ def print_plan(plan: Plan) -> None:
     print_intent(plan.intent)
     terminal.out.print()
     names = {text: f"q{number}" for number, text in enumerate(plan.intent.queries, 1)}
-    table = terminal.table(
-        "source",
-        "leg",
-        "queries",
-        terminal.right("limit"),
-        terminal.right("weight"),
-        terminal.right("time limit"),
-        "note",
-    )
+    numbers = map(terminal.right, ("limit", "weight", "time limit"))
+    table = terminal.table("source", "leg", "queries", *numbers, "note")
     grouped: dict[tuple[str, str, int, str, str], list[str]] = {}
     for call in plan.calls:
         limit = "" if call.timeout is None else terminal.milliseconds(call.timeout)
@@ -83,14 +76,8 @@ def _print_scores(context: Context) -> None:
         values = {n: v for n, v in envelope.signals.items() if n != "fused" or v != envelope.score}
         signals = "  ".join(map(_format_signal, values.items()))
         score, share = f"{envelope.score:.4f}", f"{envelope.normalized:.2f}"
-        terminal.row(
-            table,
-            terminal.style_text((f"[{number}]", "bold cyan")),
-            _document_label(envelope),
-            score,
-            share,
-            signals,
-        )
+        mark = terminal.style_text((f"[{number}]", "bold cyan"))
+        terminal.row(table, mark, _document_label(envelope), score, share, signals)
     terminal.show(table)
     terminal.out.print()
     about = "How each source scored it. Scaled: the score of the leg from 0 to 1. A leg that did not return"
@@ -120,9 +107,8 @@ def _print_positions(context: Context) -> None:
     for number, envelope in enumerate(context.envelopes, 1):
         name = envelope.document.id or envelope.document.url
         positions = [str(step.order.index(name) + 1) if name in step.order else "–" for step in steps]
-        terminal.row(
-            table, terminal.style_text((f"[{number}]", "bold cyan")), _document_label(envelope), *positions
-        )
+        mark = terminal.style_text((f"[{number}]", "bold cyan"))
+        terminal.row(table, mark, _document_label(envelope), *positions)
     terminal.show(table)
 
 
@@ -148,9 +134,7 @@ def _print_steps(context: Context) -> None:
     terminal.heading(
         "Steps", "What happened, in order, how long it took, and how many documents came out of each step."
     )
-    table = terminal.table(
-        "step", terminal.right("time"), terminal.right("live"), terminal.right("lost"), "note"
-    )
+    table = terminal.table("step", *map(terminal.right, ("time", "live", "lost")), "note")
     for step in context.trace.steps:
         duration = f"{step.elapsed * 1000:.1f} ms"
         terminal.row(table, step.name, duration, step.live, len(step.lost) or "", step.note)
@@ -169,33 +153,19 @@ def _print_lost(context: Context) -> None:
     )
     for (step_name, reason), envelopes in lost_groups.items():
         terminal.out.print()
-        terminal.say(
-            (step_name, "bold"),
-            f" – {reason.partition(': ')[2] or reason}",
-            (f"  ({len(envelopes)})", "dim"),
-            indent=2,
-        )
+        why = f" – {reason.partition(': ')[2] or reason}"
+        terminal.say((step_name, "bold"), why, (f"  ({len(envelopes)})", "dim"), indent=2)
         table = terminal.table("document", terminal.right("score"), "found by")
         for envelope in envelopes:
-            terminal.row(
-                table,
-                _document_label(envelope),
-                f"{envelope.score:.4f}",
-                _format_sources(envelope),
-                style="dim",
-            )
+            score, label = f"{envelope.score:.4f}", _document_label(envelope)
+            terminal.row(table, label, score, _format_sources(envelope), style="dim")
         terminal.show(table, indent=4)
     if facts:
         terminal.out.print()
         table = terminal.table("fact", "lost in", "source")
         for step, fact in facts:
-            terminal.row(
-                table,
-                f"{fact.subject} — {fact.predicate} — {fact.object}",
-                step.name,
-                fact.source,
-                style="dim",
-            )
+            triple = f"{fact.subject} — {fact.predicate} — {fact.object}"
+            terminal.row(table, triple, step.name, fact.source, style="dim")
         terminal.show(table, indent=4)
 
 

@@ -89,7 +89,5 @@ def _print_counts(context: Context) -> None:
         values = "; ".join(f"{name}: {value}" for name, value in entity.attributes.items())
         terminal.line(("• ", "cyan"), f"{entity.name}  {values}")
     for dimension in list(dict.fromkeys(facet.dimension for facet in context.facets))[:_FACTS]:
-        counts = [
-            f"{facet.value} ({facet.count})" for facet in context.facets if facet.dimension == dimension
-        ]
+        counts = [f"{f.value} ({f.count})" for f in context.facets if f.dimension == dimension]
         terminal.line(("• ", "cyan"), f"{dimension}: {', '.join(counts)}")

@@ -71,15 +71,11 @@ def print_summary(context: Context) -> None:
     """Print what was asked, how much was found, and how well it can answer."""
     terminal.say((_beginning(context.question), "bold"))
     sources = {p.source for e in context.envelopes for p in e.provenance} | {f.source for f in context.facts}
-    counts = (
-        f"{terminal.count(len(context.envelopes), 'document')} and"
-        f" {terminal.count(len(context.facts), 'fact')}"
-    )
-    timing = (
-        f" from {terminal.count(len(sources), 'source')} in {terminal.milliseconds(context.usage.seconds)}"
-    )
+    documents = terminal.count(len(context.envelopes), "document")
+    counts = f"{documents} and {terminal.count(len(context.facts), 'fact')}"
+    time = f"{terminal.count(len(sources), 'source')} in {terminal.milliseconds(context.usage.seconds)}"
     tokens = "" if context.usage.tokens is None else f", {context.usage.tokens} tokens"
-    terminal.say(counts + timing + tokens, ("  (from the cache)" if context.cached else "", "dim"))
+    terminal.say(f"{counts} from {time}{tokens}", ("  (from the cache)" if context.cached else "", "dim"))
     if not context.coverage:
         terminal.say((_NO_SOURCES, "yellow"))
     elif _OUTCOMES.get(context.outcome):
@@ -108,9 +104,7 @@ def _print_pieces(context: Context) -> None:
     for citation, envelope in zip(context.citations, context.envelopes, strict=True):
         document = envelope.document
         path = " > ".join(document.path)
-        about = " · ".join(
-            part for part in (document.kind, citation.source, document.compartment or "") if part
-        )
+        about = " · ".join(filter(None, (document.kind, citation.source, document.compartment)))
         terminal.out.print()
         terminal.say((f"[{citation.number}] ", "bold cyan"), (citation.title, "bold"), (f"  {about}", "dim"))
         if path and path != citation.title:
@@ -174,13 +168,7 @@ def _print_citations(context: Context, queries: Mapping[str, str]) -> None:
     for citation, envelope in zip(context.citations, context.envelopes, strict=True):
         head = terminal.style_text((f"[{citation.number}]", "bold cyan"))
         for source, leg, cells in _group_by_leg(envelope, queries):
-            table.add_row(
-                head,
-                *(
-                    terminal.style_text(cell)
-                    for cell in (source, leg, *(cells.get(name, "") for name in names))
-                ),
-            )
+            terminal.row(table, head, source, leg, *(cells.get(name, "") for name in names))
             head = Text()
     terminal.show(table)
     terminal.out.print()
@@ -216,25 +204,15 @@ def _format_rank(seal: Provenance) -> str:
 
 def print_coverage(reports: Sequence[SourceReport], console: Console = terminal.out) -> None:
     """Print one line per source, leg and status (queries, hits, slowest call), then the full errors."""
-    table = terminal.table(
-        "source",
-        "leg",
-        "status",
-        terminal.right("queries"),
-        terminal.right("hits"),
-        terminal.right("slowest"),
-        "note",
-    )
+    numbered = map(terminal.right, ("queries", "hits", "slowest"))
+    table = terminal.table("source", "leg", "status", *numbered, "note")
     grouped: dict[tuple[str, str, str], list[SourceReport]] = {}
     for report in reports:
         grouped.setdefault((report.source, report.leg, report.status), []).append(report)
     for (source, leg, status), group in grouped.items():
         queried = status != "skipped"
-        numbers = (
-            len(group),
-            sum(r.count for r in group),
-            terminal.milliseconds(max(r.elapsed for r in group)),
-        )
+        slowest = terminal.milliseconds(max(report.elapsed for report in group))
+        numbers = (len(group), sum(report.count for report in group), slowest)
         withheld = sum(report.withheld for report in group)
         remark = (f"{withheld} withheld" if withheld else "") if queried else group[0].error
         status_cell = terminal.style_text((status, _COLOURS.get(status, "")))

@@ -38,7 +38,7 @@ from contextrouter.pipeline.fan_out.entity_hints import EntityHints, finds_by_me
 from contextrouter.pipeline.fan_out.outcomes import Outcome, declared_range, make_harvest, skipped_report
 from contextrouter.pipeline.fan_out.structured_legs import ask_structured, note_cut
 from contextrouter.pipeline.phrases import Phrases
-from contextrouter.runtime.abandoned_calls import AbandonedCalls
+from contextrouter.runtime.abandoned_calls import AbandonedCalls, consume_exception
 from contextrouter.runtime.masking import mask
 from contextrouter.runtime.plugin_calls import as_plain, containment, text_of
 from contextrouter.runtime.spans import current_traceparent
@@ -156,8 +156,7 @@ class _FanOut:
             for task in stubborn:
                 tasks[task].add({task})
         for task in tasks.keys() - running:
-            if not task.cancelled():
-                task.exception()  # read, so that the event loop does not report it as lost
+            consume_exception(task)
 
     def _texts_to_embed(self) -> dict[str, list[str]]:
         """Return the texts that each embedder is needed for: queries, and entities, which may be hints.

@@ -21,6 +21,9 @@ from contextrouter.server.listening.connections import Connections
 from contextrouter.server.logs import log
 from contextrouter.server.worker_share import ALONE, Worker
 
+LAST_ANSWERS = 1.0
+"""Seconds in which requests that are ended write their error."""
+
 
 class Generations:
     """The current server and the former ones that still have requests. `host` is where they listen."""
@@ -153,10 +156,6 @@ class Generations:
         for server in [self.current, *(server for server, _ in retiring)]:
             await self._close(server)
         await self.current.limits.aclose()
-
-
-LAST_ANSWERS = 1.0
-"""Seconds in which requests that are ended write their error."""
 
 
 async def _unreached(request: web.Request) -> web.StreamResponse:

@@ -106,9 +106,7 @@ async def _answer(mcp: Any, exchange: Exchange, body: bytes) -> web.Response:
     status, response_headers, response_body = 500, [], bytearray()
 
     async def receive() -> Any:
-        return (
-            parts.pop() if parts else await asyncio.Event().wait()
-        )  # the client stays: else this is cancelled
+        return parts.pop() if parts else await asyncio.Event().wait()  # the client stays
 
     async def send(message: Any) -> None:
         nonlocal status, response_headers

@@ -44,6 +44,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[str]
     cursor: str | None
 
+    def texts(self, fence: Fence | None) -> list[str]:
+        """Return the parts, below the notice that explains their fence."""
+        return [fence.notice, *self.parts] if fence is not None and self.parts else self.parts
+
 
 class Pager:
     """Cuts an answer into replies of at most `budget` tokens.

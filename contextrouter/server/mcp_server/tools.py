@@ -100,15 +100,13 @@ class Tools:
         demands = {"since": since, "until": until, "labels": labels, "limit": limit}
         context, caller = await self._find(call, question, sources, demands)
         fence = make_fence(context.envelopes)
-        notice = fence.notice if fence else ""
         indexes = range(len(context.envelopes))
         parts = [format_document(context, index, detail, fence) for index in indexes]
         entries = [make_entry(context, index, self._id(context, index, caller)) for index in indexes]
         page = self._pager.page(parts, start, key, entries=entries, fence=fence)
         page_entries = entries[start.part : start.part + len(page.parts)]
         details = {"documents": page_entries, "total": len(parts)}
-        text = [notice, *page.parts] if notice and page.parts else page.parts
-        return make_result(context, text, page.cursor, details)
+        return make_result(context, page.texts(fence), page.cursor, details)
 
     async def facts(
         self, question: Question, call: Call, sources: Names = None, as_of: AsOf = None, cursor: Cursor = None
@@ -120,11 +118,9 @@ class Tools:
         start = self._pager.start(cursor, key)
         context, _ = await self._find(call, question, sources, {"as_of": as_of})
         fence = make_fence(context.facts)
-        notice = fence.notice if fence else ""
         parts = [format_fact(fact, fence) for fact in context.facts]
         page = self._pager.page(parts, start, key, fence=fence)
-        text = [notice, *page.parts] if notice and page.parts else page.parts
-        return make_result(context, text, page.cursor, {"total": len(context.facts)})
+        return make_result(context, page.texts(fence), page.cursor, {"total": len(context.facts)})
 
     async def search(self, query: Words, call: Call) -> CallToolResult:
         """Find documents: their ids, titles, addresses and the beginning of their texts, best first. `fetch`
@@ -170,7 +166,7 @@ class Tools:
         answer = {
             "id": id,
             "title": title[:300],
-            "text": "\n\n".join([fence.notice, *page.parts] if fence else page.parts),
+            "text": "\n\n".join(page.texts(fence)),
             "url": (clean_line(url) if fence else url)[:1000],
             "metadata": about(document, source),
             "next_cursor": page.cursor,

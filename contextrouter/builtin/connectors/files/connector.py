@@ -201,11 +201,9 @@ class Files(Connector):
         return threads
 
     def _unreadable(self, error: OSError) -> SourceError:
-        reason = error.strerror or error
-        path = str(self._folder.path)
-        return SourceError(
-            f"Files.path {path!r} cannot be read ({reason}); give a folder or a file that exists."
-        )
+        reason, path = error.strerror or error, str(self._folder.path)
+        message = f"Files.path {path!r} cannot be read ({reason}); give a folder or a file that exists."
+        return SourceError(message)
 
     async def _list_files(self) -> Listing:
         try:
@@ -233,9 +231,8 @@ class Files(Connector):
             if self._snapshot is not None:
                 return self._snapshot
             path = str(self._folder.path)
-            raise SourceTimeout(
-                f"Files.path {path!r} was not read in time; the reading goes on, ask again."
-            ) from None
+            message = f"Files.path {path!r} was not read in time; the reading goes on, ask again."
+            raise SourceTimeout(message) from None
 
     def _refresh(self, since: float) -> _Snapshot:
         """Read what changed since the last snapshot, unless that one began after `since`. Runs in the reading
@@ -259,14 +256,13 @@ class Files(Connector):
                 )
                 new = _Snapshot(start, listing, files, passages, ranking)
             self._snapshot = new
-            self.problems = [
-                *listing.problems,
-                *(problem for file in files.values() for problem in file.problems),
-            ]
-            self.unread = [*listing.unread, *(id for name, file in files.items() for id in file.unread(name))]
-            self.not_read = dict(
-                +(listing.not_read + Counter({EMPTY: sum(f.is_empty for f in files.values())}))
-            )
+            problems, unread = list(listing.problems), list(listing.unread)
+            not_read = Counter(listing.not_read)
+            for name, file in files.items():
+                problems += file.problems
+                unread += file.unread(name)
+                not_read[EMPTY] += file.is_empty
+            self.problems, self.unread, self.not_read = problems, unread, dict(+not_read)
             return new
 
     def _reuse(self, old: _Snapshot | None, name: str, listed: Listed) -> File:
@@ -280,11 +276,9 @@ def _fields(passage: Document) -> tuple[tuple[str, float], ...]:
 
 def _rank(snapshot: _Snapshot, query: Query) -> list[Hit]:
     passages = snapshot.passages
-    allowed = (
-        None
-        if query.scope is None
-        else {n for n, passage in enumerate(passages) if visible(passage, query.scope)}
-    )
+    allowed = None
+    if query.scope is not None:
+        allowed = {n for n, passage in enumerate(passages) if visible(passage, query.scope)}
     terms = language_terms(
         query.text, snapshot.ranking.languages, required=query.required, excluded=query.excluded
     )

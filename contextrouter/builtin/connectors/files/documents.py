@@ -75,6 +75,7 @@ def _make_document(
     content = note.text if {"page_starts", "cue_starts"} & metadata.keys() else note.text.strip()
     _note_first_line(metadata, parsed, content)
     tags = (*as_list(front.get("labels", "")), *as_list(front.get("tags", "")), *note.tags, *parsed.labels)
+    tenant = values.get("tenant") or None
     return Document(
         content=content,
         id=id,
@@ -89,9 +90,7 @@ def _make_document(
         metadata=metadata,
         sensitivity=_sensitivity(values, problems),
         trust=values.get("trust") or None,
-        tenant=None
-        if values.get("tenant") in ("", "*")
-        else values.get("tenant"),  # no file makes itself everybody's
+        tenant=None if tenant == "*" else tenant,  # no file makes itself everybody's
         compartment=values.get("compartment") or None,
         language=values.get("language") or parsed.language or None,
     ), problems

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import NamedTuple
+
+import msgspec
 
 from contextrouter.builtin.connectors.files.documents import file_documents
 from contextrouter.builtin.connectors.files.folder import Folder, Listed
@@ -14,13 +16,18 @@ from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unread
 from contextrouter.builtin.connectors.files.parsing.process import Parser
 from contextrouter.builtin.connectors.files.parsing.readers import READERS, TEXTS
 from contextrouter.builtin.connectors.files.parsing.text import decode
-from contextrouter.builtin.connectors.markup import Passage, json_passages, markdown_passages, text_passages
+from contextrouter.builtin.connectors.markup import (
+    SNIPPET_CHARACTERS,
+    Passage,
+    json_passages,
+    markdown_passages,
+    text_passages,
+)
 from contextrouter.builtin.shared.places import Places
 from contextrouter.model import Document
 
-PARSED_BY = 4
+PARSED_BY = 5
 """Goes up when a file of the same bytes becomes another text."""
-SNIPPET_CHARACTERS = 200
 _CUTS = {"text/markdown": markdown_passages, "application/jsonl": json_passages}
 _OF_WHOLE = ("page_starts", "cue_starts", "first_line")  # metadata that a passage does not have
 _EMPTY_JSON = (b"", b"{}", b"[]", b"null", b'""')
@@ -136,7 +143,7 @@ class Reading:
         problems = [wrong] if wrong else []
         if kind in READERS:
             parsed = self._parser.parse(text.encode("utf-8", "replace"), kind)
-            return with_problems(parsed, problems) if problems else parsed
+            return msgspec.structs.replace(parsed, problems=[*problems, *parsed.problems])
         return Parsed(text=text, media_type=kind, problems=problems, metadata={"first_line": 1})
 
 
@@ -145,13 +152,6 @@ def _is_empty(kind: str, data: bytes) -> bool:
     if kind in READERS and kind not in TEXTS and kind != media.MBOX:
         return False
     return data.strip() in (_EMPTY_JSON if kind in media.JSON else (b"",))
-
-
-def with_problems(parsed: Parsed, problems: Sequence[str]) -> Parsed:
-    """A parsed file with further problems, which stand first."""
-    import msgspec
-
-    return msgspec.structs.replace(parsed, problems=[*problems, *parsed.problems])
 
 
 def _passages(document: Document) -> Iterator[Document]:

@@ -48,12 +48,8 @@ class Folder:
     """A folder, or a single file, and the rules by which its files are taken."""
 
     def __init__(self, path: Path, patterns: Sequence[str], max_bytes: int, max_files: int) -> None:
-        self.path, self.patterns, self.max_bytes, self.max_files = (
-            path,
-            Patterns(patterns),
-            max_bytes,
-            max_files,
-        )
+        self.path, self.patterns = path, Patterns(patterns)
+        self.max_bytes, self.max_files = max_bytes, max_files
 
     def list(self) -> Listing:
         """Return what is there now. Raises OSError when the folder cannot be read."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any, Literal, NamedTuple, Self, Unpack
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -134,7 +134,7 @@ class HttpApi(Connector):
         """Return what the API finds, in its order; `Partial` when a later page of it, or some of its items,
         are missing.
         """
-        threads = self._open_fetcher()
+        threads = self._require_open()
         if not query.text.strip() or query.limit < 1:
             return []
         usable: dict[str, tuple[Document, float | None]] = {}
@@ -187,7 +187,7 @@ class HttpApi(Connector):
             return not page.cursor
         return not page.items
 
-    def _open_fetcher(self) -> Threads:
+    def _require_open(self) -> Threads:
         if self._threads is None:
             raise SourceError("HttpApi is not open; call `await open()` first.")
         return self._threads
@@ -222,8 +222,7 @@ class HttpApi(Connector):
     def _address(self, values: Mapping[str, Any]) -> str:
         url = url_template.fill_url(self._url, values)
         texts = {name: str(url_template.fill(text, values)) for name, text in self._parameters.items()}
-        parameters = urlencode({name: text for name, text in texts.items() if text})
-        return f"{url}{'&' if '?' in url else '?'}{parameters}" if parameters else url
+        return url_template.add_parameters(url, {name: text for name, text in texts.items() if text})
 
     def _read(self, body: bytes, url: str) -> _AnswerPage:
         """What one answer holds. Runs in a thread. Raises SourceError."""
@@ -234,19 +233,14 @@ class HttpApi(Connector):
             raise SourceError(f"{masked_url} answered with what is no JSON ({error}).") from None
         items = self._mapping.items(answer)
         if items is None:
-            keys = (
-                f"has the keys {', '.join(answer)}" if isinstance(answer, dict) else f"begins {body[:80]!r}"
-            )
-            raise SourceError(
-                f"{masked_url} has no list of items where `results` says; its answer {keys[:500]}."
-            )
+            is_table = isinstance(answer, dict)
+            shape = f"has the keys {', '.join(answer)}" if is_table else f"begins {body[:80]!r}"
+            message = f"{masked_url} has no list of items where `results` says; its answer {shape[:500]}."
+            raise SourceError(message)
         results = [self._mapping.document(item, url) for item in items]
         bad = [result for result in results if isinstance(result, str)]
-        problems = (
-            [f"{masked_url}: {len(bad)} of {len(items)} items were left out; the first: {bad[0]}"]
-            if bad
-            else []
-        )
+        left_out = f"{masked_url}: {len(bad)} of {len(items)} items were left out; the first:"
+        problems = [f"{left_out} {bad[0]}"] if bad else []
         cursor = self._mapping.find("cursor", answer) if "cursor" in self._pagination else ""
         target = self._mapping.find("next_url", answer) if "next_url" in self._pagination else ""
         return _AnswerPage(

@@ -9,13 +9,13 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import urljoin
 
+from contextrouter.builtin.connectors.markup import SNIPPET_CHARACTERS
 from contextrouter.builtin.connectors.pages.feed_parser import parse_date
 from contextrouter.builtin.connectors.pages.html_text import plain_text
 from contextrouter.errors import MissingDependency, SettingsError
 from contextrouter.fetch import check_url
 from contextrouter.model import Document
 
-SNIPPET_CHARACTERS = 200
 TEXTS = ("content", "id", "url", "title", "snippet", "language")
 MOST_KEYS = 40
 LISTS = ("labels", "keywords")
@@ -107,14 +107,10 @@ class FieldMapping:
         url = _address(source, texts["url"])
         lists = {name: _text_values(values.pop(name, None)) for name in LISTS}
         moment, score = _moment(values.pop("updated_at", None)), values.pop("score", None)
-        id_ = (
-            texts["id"]
-            or url
-            or sha256(f"{texts['title']}\0{content}".encode("utf-8", "replace")).hexdigest()
-        )
+        name = texts["id"] or url
         document = Document(
             content=content,
-            id=id_,
+            id=name or sha256(f"{texts['title']}\0{content}".encode("utf-8", "replace")).hexdigest(),
             url=url,
             title=texts["title"],
             snippet=texts["snippet"] or content[:SNIPPET_CHARACTERS],
@@ -142,11 +138,8 @@ def _to_text(value: Any) -> str:
 
 def _text_values(value: Any) -> tuple[str, ...]:
     values: Sequence[Any] = value if isinstance(value, list) else [value]
-    return tuple(
-        dict.fromkeys(
-            str(item) for item in values if isinstance(item, str | int | float) and str(item).strip()
-        )
-    )
+    texts = (str(item) for item in values if isinstance(item, str | int | float))
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))
 
 
 def _address(source: str, url: str) -> str:

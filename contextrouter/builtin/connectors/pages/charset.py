@@ -48,9 +48,14 @@ def header_charsets(content_type: str) -> list[str]:
     return _HEADER.findall(content_type)[:1]
 
 
+def xml_charsets(body: bytes) -> list[str]:
+    """The charset that an XML declaration names, if it names one."""
+    return [name.decode() for name in _XML.findall(body[:400])]
+
+
 def decode_page(body: bytes, charsets: list[str]) -> str:
-    """Decode by the byte order mark, else by the first charset `said` that is one, which a few broken bytes
-    do not overrule.
+    """Decode by the byte order mark, else by the first of `charsets` that is one, which a few broken bytes do
+    not overrule.
     """
     for mark, encoding in BOMS:
         if body.startswith(mark):
@@ -68,10 +73,9 @@ def page_text(body: bytes, content_type: str) -> str:
     """The text of a page: the server's word stands over the page's own, as in browsers; without either,
     UTF-8, else what the letters look like.
     """
-    inside = [
-        match.group(1).decode() for match in (_META.search(body[:SNIFFED]), _XML.search(body[:400])) if match
-    ]
-    charsets = [*header_charsets(content_type), *inside]
+    meta = _META.search(body[:SNIFFED])
+    inside = [meta[1].decode()] if meta else []
+    charsets = [*header_charsets(content_type), *inside, *xml_charsets(body)]
     if not any(map(find_codec, charsets)):
         try:
             return body.decode().removeprefix("\ufeff")

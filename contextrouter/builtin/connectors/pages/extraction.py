@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import subprocess
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import msgspec
 
+from contextrouter.builtin.connectors.markup import as_moment
 from contextrouter.builtin.connectors.pages import extraction_worker
-from contextrouter.builtin.connectors.pages.feed_parser import Feed, parse_feed
+from contextrouter.builtin.connectors.pages.feed_parser import AHEAD, Feed, parse_feed
 from contextrouter.builtin.connectors.pages.html_text import plain_text
+from contextrouter.builtin.connectors.reader_process import end_process, start_process
 from contextrouter.errors import MissingDependency
 from contextrouter.runtime.threads import Threads
 
@@ -27,17 +25,6 @@ JOBS = 500
 """Pages after which a process makes room for a new one."""
 LONG_FEED = 256_000
 """Bytes up to which a feed is parsed in a thread of this process: at worst in about half a second."""
-_PASSED_ON = (
-    "PATH",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "VIRTUAL_ENV",
-    "LD_LIBRARY_PATH",
-    "LANG",
-    "LC_ALL",
-    "SYSTEMROOT",
-    "TMPDIR",
-)
 
 
 class Extracted(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +51,9 @@ class Extracted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def moment(self) -> datetime | None:
         """The date as an instant; None for none, or an absurd one."""
-        with suppress(ValueError):
-            moment = datetime.fromisoformat(self.date)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            if moment.year >= 1990 and moment.timestamp() < datetime.now(UTC).timestamp() + 366 * 86_400:
-                return moment
-        return None
+        moment = as_moment(self.date)
+        is_absurd = moment is None or moment.year < 1990 or moment >= datetime.now(UTC) + AHEAD
+        return None if is_absurd else moment
 
 
 class Extractor:
@@ -113,11 +97,9 @@ class Extractor:
             answer = await self._ask({"html": html, "url": url}, self.seconds)
         except TimeoutError:
             return Extracted(why=f"reading it took more than {self.seconds:g} seconds.")
-        return (
-            Extracted(why="the process that read it ended.")
-            if answer is None
-            else msgspec.convert(answer, Extracted)
-        )
+        if answer is None:
+            return Extracted(why="the process that read it ended.")
+        return msgspec.convert(answer, Extracted)
 
     async def feed(self, body: bytes, url: str, content_type: str, max_items: int, seconds: float) -> Feed:
         """What `parse_feed` returns, and raises. Raises ValueError also for a feed that cannot be parsed
@@ -186,19 +168,10 @@ class _Worker:
         finally:
             self._asked = False
             if self._killed:
-                self._end(process)
+                end_process(process)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {
-            name: os.environ[name] for name in _PASSED_ON if name in os.environ
-        }  # none of the secrets
-        process = self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a file of this package
-            [sys.executable, "-P", str(Path(extraction_worker.__file__))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
+        process = self._process = start_process(extraction_worker.__file__)
         if self._killed:
             process.kill()
         return process
@@ -210,11 +183,4 @@ class _Worker:
         if process is not None:
             process.kill()
             if not self._asked:  # else whoever waits for its answer sees it end, and closes it
-                self._end(process)
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        process.wait()  # it was killed: this takes a moment, and leaves nothing behind
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
+                end_process(process)

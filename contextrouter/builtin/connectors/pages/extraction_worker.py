@@ -1,6 +1,6 @@
 """The extraction process itself: a page or a feed in, its text out. It may be killed at any time.
 
-Started by `extract.py` as a script of its own, so that it holds nothing but what it needs: no settings, no
+`extraction.py` starts it as a script of its own, so that it holds nothing but what it needs: no settings, no
 secrets. Messages on stdin and stdout are JSON after four bytes of length.
 """
 
@@ -30,13 +30,8 @@ TELLING = 25
 LINKED = 0.6
 """A text of which more than this share are links is a list of other pages."""
 
-_SEEN_LATER = (
-    "html",
-    "head",
-    "body",
-    "main",
-    "article",
-)  # hidden until a script is done, not from the reader
+# Where these are hidden, a script shows them to the reader.
+_SEEN_LATER = ("html", "head", "body", "main", "article")
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
@@ -93,10 +88,8 @@ def _run(tree: Any, **options: Any) -> str:
     import trafilatura
 
     with suppress(Exception):  # whatever a page makes of it: there are other ways to read it
-        return (
-            trafilatura.extract(deepcopy(tree), include_comments=False, output_format="markdown", **options)
-            or ""
-        )
+        options |= {"include_comments": False, "output_format": "markdown"}
+        return trafilatura.extract(deepcopy(tree), **options) or ""
     return ""
 
 
@@ -141,11 +134,8 @@ def _link_share(tree: Any, strict: bool) -> float:
             deepcopy(tree), include_comments=False, include_links=True, favor_precision=strict
         )
         length = len("".join(document.body.itertext()))
-        return (
-            sum(len("".join(link.itertext())) for link in document.body.iter("ref")) / length
-            if length
-            else 0.0
-        )
+        linked = sum(len("".join(link.itertext())) for link in document.body.iter("ref"))
+        return linked / length if length else 0.0
     return 0.0
 
 
@@ -158,11 +148,8 @@ def _remove_hidden(tree: Any) -> int:
     for element in tree.xpath("//*[@style or @hidden or self::template]"):
         if element.tag in _SEEN_LATER or element.getparent() is None:
             continue
-        if (
-            element.tag == "template"
-            or element.get("hidden") is not None
-            or invisible(element.get("style", ""))
-        ):
+        is_hidden = element.tag == "template" or element.get("hidden") is not None
+        if is_hidden or invisible(element.get("style", "")):
             size = len("".join(element.itertext()).strip())
             if size * 2 > total:
                 continue  # most of the page: shown by a script
@@ -204,9 +191,8 @@ def _canonical(tree: Any, url: str) -> str:
             canonical = urljoin(url, link.get("href").strip()).partition("#")[0]
             address, target = urlsplit(url), urlsplit(canonical)
             is_here = target.scheme in ("http", "https") and target.netloc.lower() == address.netloc.lower()
-            return (
-                canonical if is_here and (target.path not in ("", "/") or address.path in ("", "/")) else ""
-            )
+            is_page = target.path not in ("", "/") or address.path in ("", "/")
+            return canonical if is_here and is_page else ""
     return ""
 
 
@@ -261,10 +247,8 @@ def main() -> None:
         try:
             answer = read_feed(job) if "feed" in job else extract_page(job["html"], job["url"])
         except (Exception, MemoryError) as error:
-            answer = {
-                "text": "",
-                "why": f"the parser failed on it ({type(error).__name__}: {str(error)[:200]}).",
-            }
+            reason = f"the parser failed on it ({type(error).__name__}: {str(error)[:200]})."
+            answer = {"text": "", "why": reason}
         if hasattr(signal, "alarm"):
             signal.alarm(0)
         send(answers, answer)

@@ -13,13 +13,11 @@ from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from contextrouter.builtin.connectors.pages.charset import decode_page, header_charsets
+from contextrouter.builtin.connectors.markup import SNIPPET_CHARACTERS
+from contextrouter.builtin.connectors.pages.charset import decode_page, header_charsets, xml_charsets
 from contextrouter.builtin.connectors.pages.html_text import plain_text, visible_text
 from contextrouter.model import Document
 
-SNIPPET_CHARACTERS = 200
-
-_DECLARED = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']")
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _DOCTYPE = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\[>"'])*(\[)?""")  # up to its internal subset, or its end
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -136,9 +134,7 @@ def decode_feed(body: bytes, content_type: str = "") -> str:
     """Return the text of a feed by its byte order mark or its declared charset, which a few broken bytes do
     not overrule.
     """
-    declared = _DECLARED.search(body[:400])
-    inside = [declared.group(1).decode()] if declared else []
-    return decode_page(body, [*inside, *header_charsets(content_type)])
+    return decode_page(body, [*xml_charsets(body), *header_charsets(content_type)])
 
 
 def refuse_entities(text: str) -> None:
@@ -174,22 +170,15 @@ def _xml_feed(text: str, url: str) -> tuple[str, str, list[_Item], list[str]]:
         parsed = feedparser.parse(
             BytesIO(data), response_headers=headers, sanitize_html=False, resolve_relative_uris=False
         )
-    except (
-        Exception
-    ) as error:  # whatever hostile bytes make of the parser is this feed's failure, nobody else's
+    except Exception as error:  # what hostile bytes make of the parser is this feed's failure alone
         raise ValueError(f"the parser failed on it ({type(error).__name__}: {error}).") from error
     if not parsed.get("version") and not parsed.entries:
         raise ValueError("it is no feed: neither RSS nor Atom nor JSON Feed.")
     problems = (
         [f"not well-formed ({parsed.get('bozo_exception')}); read as far as it goes."] if parsed.bozo else []
     )
-    title = _plain(parsed.feed, "title")
-    return (
-        title,
-        _base(url, dict.get(parsed.feed, "link")),
-        [_xml_item(entry) for entry in parsed.entries],
-        problems,
-    )
+    title, base = _plain(parsed.feed, "title"), _base(url, dict.get(parsed.feed, "link"))
+    return title, base, [_xml_item(entry) for entry in parsed.entries], problems
 
 
 def _xml_item(entry: dict[str, Any]) -> _Item:
@@ -229,14 +218,12 @@ def _json_feed(text: str, url: str) -> tuple[str, str, list[_Item], list[str]]:
         feed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is no JSON ({error}).") from None
-    if not isinstance(feed, dict) or not str(feed.get("version", "")).startswith(
-        "https://jsonfeed.org/version/"
-    ):
+    version = str(feed.get("version", "")) if isinstance(feed, dict) else ""
+    if not version.startswith("https://jsonfeed.org/version/"):
         raise ValueError("it is JSON, but no JSON Feed: its `version` does not say so.")
     entries = feed.get("items")
-    items = (
-        [_json_item(item) for item in entries if isinstance(item, dict)] if isinstance(entries, list) else []
-    )
+    entries = entries if isinstance(entries, list) else []
+    items = [_json_item(item) for item in entries if isinstance(item, dict)]
     return _first_text(feed, "title"), _base(url, feed.get("home_page_url")), items, []
 
 

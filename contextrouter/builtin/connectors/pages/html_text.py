@@ -55,11 +55,8 @@ def _parts(markup: str, gone: list[int]) -> Iterator[tuple[str, bool]]:
         if name:
             position, space = _after_tag(markup, opening, name.group(1).lower())
             if position - opening < TAG_CHARACTERS and (style := _STYLE.search(markup, opening, position)):
-                after = (
-                    _after_element(markup, position, name.group(1))
-                    if style[2] or invisible(style[1])
-                    else position
-                )
+                is_hidden = style[2] or invisible(style[1])
+                after = _after_element(markup, position, name.group(1)) if is_hidden else position
                 gone.append(len(_ANY_TAG.sub("", markup[position:after]).strip()))
                 position = after
             yield space, False
@@ -75,8 +72,8 @@ def _parts(markup: str, gone: list[int]) -> Iterator[tuple[str, bool]]:
 
 
 def _after_element(markup: str, position: int, name: str) -> int:
-    """Where the text goes on after the element that was opened before `place`; one that is never closed ends
-    all.
+    """Where the text goes on after the element that was opened before `position`; one that is never closed
+    ends all.
     """
     depth = 1
     for tag in re.compile(rf"<(/?){re.escape(name)}\b[^>]*>", re.I).finditer(markup, position):

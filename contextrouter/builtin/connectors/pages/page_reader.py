@@ -9,7 +9,7 @@ from hashlib import sha256
 from time import monotonic
 from typing import NamedTuple
 
-from contextrouter.builtin.connectors.markup import markdown_passages, text_passages
+from contextrouter.builtin.connectors.markup import SNIPPET_CHARACTERS, markdown_passages, text_passages
 from contextrouter.builtin.connectors.matching import matches
 from contextrouter.builtin.connectors.pages.charset import page_text
 from contextrouter.builtin.connectors.pages.extraction import Extracted, Extractor
@@ -22,7 +22,6 @@ from contextrouter.text.bm25 import PassageIndex
 from contextrouter.text.languages import language_terms
 
 TITLE, HEADING, BODY = 3.0, 2.0, 1.0
-SNIPPET_CHARACTERS = 200
 LISTS = "lists of links"
 """Kind of pages that are left out because they lead to others and say little."""
 _DEAD = (404, 410)
@@ -105,14 +104,8 @@ class Reader:
         if not extract.text:
             return Page(url, start, links=links, problem=f"{address} has no text to read: {extract.why}")
         if extract.linked > LINKED:
-            share = f"{extract.linked:.0%}"
-            return Page(
-                url,
-                start,
-                links=links,
-                skipped=f"{address} is a list of other pages ({share} of its text are links).",
-                kind=LISTS,
-            )
+            reason = f"{address} is a list of other pages ({extract.linked:.0%} of its text are links)."
+            return Page(url, start, links=links, skipped=reason, kind=LISTS)
         document = _add_date(document_of(extract, url, fetched.url, self._kind), fetched.modified)
         return Page(url, start, document, passages_of(document), links)
 

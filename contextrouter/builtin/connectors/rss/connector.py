@@ -108,13 +108,15 @@ class Rss(Connector):
 
     async def aclose(self) -> None:
         """Stop reading, close the session and let go of the threads and the items."""
-        await self._polling.aclose()
-        await self._extractor.aclose()
-        await self._fetcher.aclose()
-        if self._threads is not None:
-            self._threads.close()
-        self._threads, self._index = None, None
-        self._pages.keep_only(())
+        try:
+            await self._polling.aclose()
+        finally:  # also when this is cancelled while readings end: processes and connections do not stay
+            threads, self._threads, self._index = self._threads, None, None
+            if threads is not None:
+                threads.close()
+            self._pages.keep_only(())
+            await self._extractor.aclose()
+            await self._fetcher.aclose()
 
     async def ping(self) -> None:
         """Raise SourceError when no feed can be read."""
@@ -124,7 +126,7 @@ class Rss(Connector):
         """Return the items that match, from every feed that answered before the deadline; `Partial` when some
         did not.
         """
-        threads = self._open_fetcher()
+        threads = self._require_open()
         snapshots = await self._current(query.deadline)
         index = await threads.run(self._make_index, snapshots)
         hits = await threads.run(self._rank, index, query)
@@ -146,14 +148,14 @@ class Rss(Connector):
                 dated = {"dated_by": "feed"} if document.updated_at else {}
                 yield document.replace(metadata={**document.metadata, **dated})
 
-    def _open_fetcher(self) -> Threads:
+    def _require_open(self) -> Threads:
         if self._threads is None:
             raise SourceError("Rss is not open; call `await open()` first.")
         return self._threads
 
     async def _current(self, deadline: float | None) -> list[Snapshot]:
         """Every feed's items, read now where they are too old. Raises when there is not one feed."""
-        threads = self._open_fetcher()
+        threads = self._require_open()
         feeds = (*self._urls, *self._paths)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._polling.snapshot(feed, deadline, threads)) for feed in feeds]

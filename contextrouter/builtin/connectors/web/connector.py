@@ -125,22 +125,24 @@ class Web(Connector):
 
     async def aclose(self) -> None:
         """Stop reading, close the session and let go of the pages."""
-        await self._site.aclose()
-        await self._extractor.aclose()
-        await self._fetcher.aclose()
-        if self._example is not None:
-            await self._example.aclose()
-        if self._threads is not None:
-            self._threads.close()
-        self._threads, self._pool = None, None
-        if self._results is not None:
-            self._results.clear()
+        try:
+            await self._site.aclose()
+        finally:  # also when this is cancelled while a reading ends: processes and connections do not stay
+            threads, self._threads, self._pool = self._threads, None, None
+            if threads is not None:
+                threads.close()
+            if self._results is not None:
+                self._results.clear()
+            await self._extractor.aclose()
+            await self._fetcher.aclose()
+            if self._example is not None:
+                await self._example.aclose()
 
     async def ping(self) -> None:
         """Raise SourceError when no page can be read; a search API is not asked, since a search costs
         money.
         """
-        self._open_fetcher()
+        self._require_open()
         if self._results is None:
             await self._site.current(None)
 
@@ -148,13 +150,11 @@ class Web(Connector):
         """Return the best passages of the pages that came before the deadline; `Partial` when some did
         not.
         """
-        threads = self._open_fetcher()
+        threads = self._require_open()
         self._of_crawl = None
-        until = (
-            None
-            if query.deadline is None
-            else query.deadline - MARGIN * max(0.0, query.deadline - monotonic())
-        )
+        until = query.deadline
+        if until is not None:
+            until -= MARGIN * max(0.0, until - monotonic())
         if self._results is None:
             pages, problems = await self._site.current(until)
             pool = await self._site_pool(threads, pages)
@@ -171,7 +171,7 @@ class Web(Connector):
         """Yield every page, whole. Pages that could not be read are in `.unread`, those that are not read by
         rule are counted in `.not_read`; raises SourceError at the end when not all pages are known.
         """
-        self._open_fetcher()
+        self._require_open()
         if self._results is not None:
             raise SourceError(
                 "Web with `search` has no list of pages to ingest; give `urls` or `sitemaps` instead."
@@ -192,10 +192,10 @@ class Web(Connector):
         """
         from contextrouter.builtin.connectors.web.inspection import inspect
 
-        async for step in inspect(self._reader, self._open_fetcher(), url):
+        async for step in inspect(self._reader, self._require_open(), url):
             yield step
 
-    def _open_fetcher(self) -> Threads:
+    def _require_open(self) -> Threads:
         if self._threads is None:
             raise SourceError("Web is not open; call `await open()` first.")
         return self._threads

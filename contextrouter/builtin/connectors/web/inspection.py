@@ -25,11 +25,8 @@ async def inspect(reader: Reader, threads: Threads, url: str) -> AsyncIterator[t
         allowed = "allows" if rules.allows(url) else "does not allow"
         if rules.closed:
             allowed = "could not be read, which does not allow"
-        yield (
-            "robots",
-            f"robots.txt {allowed} a crawler to read it"
-            + (f", every {rules.delay:g} s" if rules.delay else ""),
-        )
+        pace = f", every {rules.delay:g} s" if rules.delay else ""
+        yield "robots", f"robots.txt {allowed} a crawler to read it{pace}"
         fetched = await fetcher.get(url, accept=FEEDS)
     except (FetchFailed, FetchLate) as failed:
         for step in failed.steps:
@@ -40,47 +37,34 @@ async def inspect(reader: Reader, threads: Threads, url: str) -> AsyncIterator[t
     head = fetched.body[:2_000].decode("latin-1").lower()
     if any(mark in head for mark in _FEED):
         try:
-            seconds = fetcher.options.fetch_seconds
-            feed = await reader.extractor.feed(
-                fetched.body, fetched.url, fetched.content_type, ITEMS, seconds
-            )
+            kind, seconds = fetched.content_type, fetcher.options.fetch_seconds
+            feed = await reader.extractor.feed(fetched.body, fetched.url, kind, ITEMS, seconds)
         except ValueError as error:
             raise SourceError(f"{fetcher.masked(url)} cannot be used: {error}") from error
         yield "feed", f"{feed.title!r}: {len(feed.documents)} items"
         for problem in feed.problems:
             yield "problem", problem
         for item in feed.documents[:SHOWN_ITEMS]:
-            yield (
-                "item",
-                f"{item.updated_at:%Y-%m-%d} {item.title}" if item.updated_at else f"undated {item.title}",
-            )
+            day = f"{item.updated_at:%Y-%m-%d}" if item.updated_at else "undated"
+            yield "item", f"{day} {item.title}"
         return
     async for line in _page(reader, threads, fetched):
         yield line
 
 
 async def _page(reader: Reader, threads: Threads, fetched: Fetched) -> AsyncIterator[tuple[str, str]]:
-    extracted_page = await reader.extract(fetched, threads)
-    if extracted_page.text:
-        yield (
-            "extract",
-            (
-                f"{len(extracted_page.text)} characters, {extracted_page.how} extraction;"
-                f" {extracted_page.linked:.0%} of it are links"
-            ),
-        )
+    extract = await reader.extract(fetched, threads)
+    if extract.text:
+        size = f"{len(extract.text)} characters, {extract.how} extraction"
+        yield "extract", f"{size}; {extract.linked:.0%} of it are links"
     for name in ("title", "author", "date", "site", "language", "description"):
-        if value := getattr(extracted_page, name):
+        if value := getattr(extract, name):
             yield name, value
-    if extracted_page.hidden:
-        yield "hidden", f"{extracted_page.hidden} characters that no reader of the page sees were taken out"
-    if extracted_page.noindex or extracted_page.nofollow:
-        yield (
-            "robots",
-            "its meta element says "
-            + " and ".join(n for n in ("noindex", "nofollow") if getattr(extracted_page, n)),
-        )
-    page = reader.make_page(fetched.url, monotonic(), fetched, extracted_page, False)
+    if extract.hidden:
+        yield "hidden", f"{extract.hidden} characters that no reader of the page sees were taken out"
+    if rules := [name for name in ("noindex", "nofollow") if getattr(extract, name)]:
+        yield "robots", f"its meta element says {' and '.join(rules)}"
+    page = reader.make_page(fetched.url, monotonic(), fetched, extract, False)
     if page.document is None:
         raise SourceError(page.problem or page.skipped)
     yield "passages", f"{len(page.passages)}"

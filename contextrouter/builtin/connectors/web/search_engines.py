@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -87,11 +87,8 @@ class SearchApi:
             raise ValueError(
                 f'Web.search_body has no effect with search = "{self._engine}"; take it out, or use "custom".'
             )
-        check_url(
-            url_template.fill_url(self._url, dict.fromkeys(NAMES, "x"))
-            if self._engine == "custom"
-            else self._url
-        )
+        is_template = self._engine == "custom"
+        check_url(url_template.fill_url(self._url, dict.fromkeys(NAMES, "x")) if is_template else self._url)
         unknown = sorted(set(fields) - set(_FIELDS))
         if unknown:
             raise ValueError(
@@ -130,11 +127,8 @@ class SearchApi:
         words = f"{query} ({sites})" if len(self._domains) > 1 else f"{query} {sites}".strip()
         if self._engine == "custom":
             values = {"query": query, "limit": limit, "days": self._days or "", "key": self._key}
-            return SearchRequest(
-                url_template.fill_url(self._url, values),
-                {},
-                url_template.fill(self._body, values) if self._body else None,
-            )
+            filled_body = url_template.fill(self._body, values) if self._body else None
+            return SearchRequest(url_template.fill_url(self._url, values), {}, filled_body)
         if self._engine == "tavily":
             body = {"query": query, "max_results": limit, "include_domains": list(self._domains)}
             if self._days:
@@ -142,22 +136,16 @@ class SearchApi:
             return SearchRequest(self._url, {"Authorization": f"Bearer {self._key}"}, body)
         if self._engine == "brave":
             fresh = {"freshness": _span(self._days, ("pd", "pw", "pm", "py"))} if self._days else {}
-            return SearchRequest(
-                _add_parameters(self._url, {"q": words, "count": limit, **fresh}),
-                {"X-Subscription-Token": self._key},
-            )
+            url = url_template.add_parameters(self._url, {"q": words, "count": limit, **fresh})
+            return SearchRequest(url, {"X-Subscription-Token": self._key})
         if self._engine == "google":
             fresh = {"dateRestrict": f"d{self._days}"} if self._days else {}
-            return SearchRequest(
-                _add_parameters(
-                    self._url, {"key": self._key, "cx": self._id, "q": words, "num": limit, **fresh}
-                ),
-                {},
-            )
+            parameters = {"key": self._key, "cx": self._id, "q": words, "num": limit, **fresh}
+            return SearchRequest(url_template.add_parameters(self._url, parameters), {})
         fresh = {"time_range": _span(self._days, ("day", "week", "month", "year"))} if self._days else {}
-        return SearchRequest(
-            _add_parameters(self._url.rstrip("/") + "/search", {"q": words, "format": "json", **fresh}), {}
-        )
+        address = self._url.rstrip("/") + "/search"
+        parameters = {"q": words, "format": "json", **fresh}
+        return SearchRequest(url_template.add_parameters(address, parameters), {})
 
     def _read(self, fetched: Fetched, fetcher: Fetcher) -> list[Result]:
         """The results in an answer, without those that no page can be fetched of. Runs in a thread."""
@@ -187,10 +175,6 @@ class SearchApi:
         except ValueError:
             return False
         return not self._domains or is_host_of(urlsplit(url).hostname or "", self._domains)
-
-
-def _add_parameters(url: str, parameters: Mapping[str, Any]) -> str:
-    return url + ("&" if "?" in url else "?") + urlencode(parameters)
 
 
 def _span(days: int, names: tuple[str, str, str, str]) -> str:

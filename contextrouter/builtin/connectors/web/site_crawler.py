@@ -50,10 +50,8 @@ class Site:
         check_numbers("Web", 0, crawl_depth=depth, refresh_seconds=refresh)
         check_numbers("Web", 1, max_pages=max_pages)
         self._reader, self._domains = reader, tuple(domains)
-        self._urls, self._sitemaps = (
-            tuple(dict.fromkeys(map(check_url, urls))),
-            tuple(map(check_url, sitemaps)),
-        )
+        self._urls = tuple(dict.fromkeys(map(check_url, urls)))
+        self._sitemaps = tuple(map(check_url, sitemaps))
         self._depth, self._max_pages, self._refresh = depth, max_pages, refresh
         self._hosts = {urlsplit(url).netloc.lower() for url in (*urls, *sitemaps)}
         self._threads: Threads | None = None
@@ -110,9 +108,8 @@ class Site:
     @property
     def problems(self) -> list[str]:
         """All that was left out of the last reading, and why."""
-        return [
-            page.problem or page.skipped for page in self._pages.values() if page.problem or page.skipped
-        ] + self._notes
+        reasons = (page.problem or page.skipped for page in self._pages.values())
+        return [*filter(None, reasons), *self._notes]
 
     async def _load(self) -> None:
         """Read level by level: what is given, what it leads to, and so on."""
@@ -197,10 +194,9 @@ class Site:
             parts = urlsplit(check_url(url))
         except ValueError:
             return False
-        host = parts.netloc.lower()
-        return (
-            host in self._hosts or is_host_of(parts.hostname or "", self._domains)
-        ) and not _NO_PAGE.search(parts.path)
+        if _NO_PAGE.search(parts.path):
+            return False
+        return parts.netloc.lower() in self._hosts or is_host_of(parts.hostname or "", self._domains)
 
     async def _urls_in_sitemap(self) -> list[str]:
         """The addresses that sitemaps name, of their own hosts and the allowed ones."""
@@ -210,18 +206,16 @@ class Site:
             url, done = waiting.pop(0), done + 1
             try:
                 fetched = await self._reader.fetcher.get(url)
-                text = _unpack(fetched.body, self._reader.fetcher.options.max_bytes).decode(
-                    "utf-8", "replace"
-                )
+                body = _unpack(fetched.body, self._reader.fetcher.options.max_bytes)
             except (SourceError, ValueError) as error:
                 self._notes.append(f"Sitemap {error}")
                 continue
+            text = body.decode("utf-8", "replace")
             urls = [urljoin(fetched.url, unescape(loc)) for loc in _LOC.findall(text)]
-            inside = [loc for loc in urls if _INDEX.search(text[:2_000]) or self._inside(loc)]
             if _INDEX.search(text[:2_000]):
-                waiting += [loc for loc in inside if urlsplit(loc).netloc.lower() in self._hosts]
+                waiting += [loc for loc in urls if urlsplit(loc).netloc.lower() in self._hosts]
             else:
-                urls_of_site |= dict.fromkeys(inside)
+                urls_of_site |= dict.fromkeys(filter(self._inside, urls))
             if len(urls_of_site) >= self._max_pages and waiting:
                 self._incomplete.append(f"more than {self._max_pages} pages; raise `max_pages`.")
             if not urls:
@@ -234,9 +228,8 @@ class Site:
 def is_host_of(host: str, domains: Sequence[str]) -> bool:
     """Whether a host is one of the domains, or below one."""
     host = host.lower().rstrip(".")
-    return any(
-        host == domain or host.endswith("." + domain) for domain in (d.lower().strip(".") for d in domains)
-    )
+    names = (domain.lower().strip(".") for domain in domains)
+    return any(host == name or host.endswith("." + name) for name in names)
 
 
 def _unpack(body: bytes, limit: int) -> bytes:

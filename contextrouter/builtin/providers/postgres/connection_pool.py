@@ -133,15 +133,6 @@ class Pool:
         except TimeoutError:
             pool.terminate()
 
-    @property
-    def figures(self) -> dict[str, int]:
-        """How many connections there are, and how many of them are idle."""
-        return (
-            {"size": self._pool.get_size(), "idle": self._pool.get_idle_size()}
-            if self._pool
-            else {"size": 0, "idle": 0}
-        )
-
     @asynccontextmanager
     async def transaction(
         self, scope: Scope | None = None, *, deadline: float | None = None, write: bool = False
@@ -221,13 +212,7 @@ class Pool:
             ) from error
         except TimeoutError:
             raise
-        except (
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-            asyncpg.PostgresConnectionError,
-            *disconnections(),
-            OSError,
-        ) as error:
+        except (asyncpg.InternalClientError, *disconnections()) as error:
             raise SourceError(
                 f"Connection to Postgres failed: {describe(error)}; it is made again at the next question."
             ) from error
@@ -243,7 +228,6 @@ class Pool:
         So a server that restarts costs the statements under way, and delays the rest. Raises whatever asyncpg
         does.
         """
-        import asyncpg
 
         end = monotonic() + self._wait
         while True:
@@ -258,16 +242,8 @@ class Pool:
                 if connection is not None:
                     await _give_back(connection, started)
                     await pool.release(connection)
-                lost = isinstance(
-                    error,
-                    (asyncpg.InterfaceError, asyncpg.PostgresConnectionError, *disconnections(), OSError),
-                )
-                if (
-                    not lost
-                    or isinstance(error, TimeoutError)
-                    or pool is not self._pool
-                    or monotonic() + _PAUSE > end
-                ):
+                lost = isinstance(error, disconnections()) and not isinstance(error, TimeoutError)
+                if not lost or pool is not self._pool or monotonic() + _PAUSE > end:
                     raise
             await asyncio.sleep(_PAUSE)
 
@@ -290,6 +266,13 @@ class Pool:
         if dsn.startswith(embedded.PREFIX):
             dsn = await self._use_embedded(dsn.removeprefix(embedded.PREFIX))
         self._address = dsn
+        refusals = (
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+            OSError,
+            ValueError,
+        )
         pool = None
         try:
             pool = await asyncpg.create_pool(
@@ -304,15 +287,11 @@ class Pool:
             )
             async with pool.acquire(timeout=self._wait) as connection:
                 await self._find_extension(connection)
-        except (
-            asyncpg.PostgresError,
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-            OSError,
-            ValueError,
-        ) as error:
+        except BaseException as error:
             if pool is not None:
                 pool.terminate()
+            if not isinstance(error, refusals):
+                raise
             raise SourceError(
                 f"Postgres cannot be reached: {describe(error)}; check dsn, DATABASE_URL or PG*."
             ) from error

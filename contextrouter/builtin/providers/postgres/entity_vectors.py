@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextrouter.builtin.providers.entity_texts import (
+    NO_VECTORS,
+    PAGE,
     EntityTexts,
     StoredFact,
     describe_entities,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 NO_TABLE = (
     "Store has no table for vectors of entities; run `contextrouter db migrate`, then `contextrouter ingest`."
 )
-NO_VECTORS = "Store has no vectors of entities; run `contextrouter ingest`, which makes them."
 _LABELS = "f.tenant, f.compartment, f.sensitivity"
 _WITHOUT = (
     f"(SELECT DISTINCT f.{{0}} AS key, {_LABELS} FROM facts f WHERE f.{{0}} <> '' AND NOT EXISTS (SELECT FROM"
@@ -45,7 +46,7 @@ _LOCK = "SELECT pg_advisory_xact_lock{0}($1, hashtext(current_schema() || ':enti
 
 
 async def nearest(
-    connection: Connection, vector: Vector, query: Query, threshold: float, suffix: str = ""
+    connection: Connection, vector: Vector, query: Query, threshold: float, suffix: str
 ) -> list[EntityMatch]:
     """The entities in scope with a cosine of `threshold` or more, nearest first, then by name.
 
@@ -59,7 +60,7 @@ async def nearest(
     if hint is None:
         return []
     values = Values()
-    access = visible(query.scope, "e", values) or "true"
+    access = visible(query.scope, "e", values)
     direction = values.bound(list(hint), "real[]")
     minimum, limit = values.bound(threshold, "float8"), values.bound(max(query.limit, 0), "bigint")
     cosine = f"round(max(-(e.vector <#> {direction}::vector))::numeric, 6)::float8"
@@ -74,7 +75,7 @@ async def nearest(
 async def _has_vectors(connection: Connection, query: Query, suffix: str) -> bool:
     """Whether entities in scope have vectors, or there is none that needs them."""
     values = Values()
-    entities, facts = (visible(query.scope, table, values) or "true" for table in "ef")
+    entities, facts = (visible(query.scope, table, values) for table in "ef")
     sql = (
         f"SELECT EXISTS (SELECT FROM entities{suffix} e WHERE {entities}) OR NOT EXISTS (SELECT FROM facts f"
         f" WHERE {facts})"
@@ -82,7 +83,7 @@ async def _has_vectors(connection: Connection, query: Query, suffix: str) -> boo
     return bool(await connection.fetchval(sql, *values))
 
 
-async def without_vectors(connection: Connection, limit: int, suffix: str = "") -> list[EntityTexts]:
+async def without_vectors(connection: Connection, limit: int, suffix: str) -> list[EntityTexts]:
     """About `limit` entities that have no vectors, with the texts they need."""
     if not await schema.has_entities(connection):
         return []
@@ -103,12 +104,12 @@ async def without_vectors_of(connection: Connection, limit: int, model: tuple[st
     return await without_vectors(connection, limit, await schema.suffix_of(connection, *model))
 
 
-async def insert(connection: Connection, limit: int, vectors: Mapping[str, Vector], suffix: str = "") -> int:
-    """Keep the vectors of entities that have none and whose texts are all in `vectors`; return how many those
-    are. Call inside a write transaction.
+async def insert(connection: Connection, vectors: Mapping[str, Vector], suffix: str) -> int:
+    """Keep the vectors of the next entities that have none, where all of their texts are in `vectors`; return
+    how many those are. Call inside a write transaction.
     """
     await connection.execute(_LOCK.format(""), schema.LOCK)
-    entities = ready_rows(await without_vectors(connection, limit, suffix), vectors)
+    entities = ready_rows(await without_vectors(connection, PAGE, suffix), vectors)
     rows: list[tuple[Any, ...]] = []
     for entity, texts in entities:
         units: Sequence[Any] = [row for vector in texts if (row := unit(vector)) is not None] or [None]

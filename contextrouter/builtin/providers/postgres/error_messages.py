@@ -15,10 +15,17 @@ class NoStore(SourceError):
 
 
 def disconnections() -> tuple[type[Exception], ...]:
-    """What a server says that stops, crashed or starts."""
+    """What is raised where the connection is lost, or the server stops, crashed or starts."""
     import asyncpg
 
-    return (asyncpg.AdminShutdownError, asyncpg.CrashShutdownError, asyncpg.CannotConnectNowError)
+    return (
+        asyncpg.InterfaceError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.AdminShutdownError,
+        asyncpg.CrashShutdownError,
+        asyncpg.CannotConnectNowError,
+        OSError,
+    )
 
 
 def describe(error: BaseException) -> str:

@@ -17,6 +17,8 @@ from contextrouter.text.languages import Languages, LanguageTerms, others
 from contextrouter.text.query_syntax import FURTHEST, QueryTerms
 from contextrouter.text.stemming import ENGLISH
 
+EVERYTHING = "true"
+"""SQL that lets every row through."""
 _BETWEEN = "\x1d"
 _MARK = "\x1f"  # begins the lexeme that names a chunk's language; no term has such a character
 _LONGEST = 500  # characters of a term that are indexed; Postgres allows 2046 bytes
@@ -32,8 +34,8 @@ class Values(list[Any]):
 
 
 def admitted(query: Query, question: LanguageTerms, values: Values) -> str:
-    """Scope, period, labels, filters, phrases and exclusions of a query, as SQL; empty where all is let
-    through.
+    """Scope, period, labels, filters, phrases and exclusions of a query, as SQL; `EVERYTHING` where all is
+    let through.
     """
     parts = [
         visible(query.scope, "c", values),
@@ -42,13 +44,13 @@ def admitted(query: Query, question: LanguageTerms, values: Values) -> str:
     ]
     parts += [_among("labels", query.labels, values)] if query.labels else []
     parts += [_among(key, value, values) for key, value in query.filters.items()]
-    return " AND ".join(part for part in parts if part)
+    return " AND ".join(part for part in parts if part != EVERYTHING) or EVERYTHING
 
 
 def visible(scope: Scope | None, table: str, values: Values) -> str:
     """Rows of `table` that the scope allows, by the rule of `Scope.allows`."""
     if scope is None:
-        return ""
+        return EVERYTHING
     tenants = values.bound([clean(scope.tenant or ""), SHARED], "text[]")
     rooms = values.bound([clean(room) for room in sorted(scope.compartments)], "text[]")
     levels = values.bound(list(scope.levels()), "text[]")
@@ -60,7 +62,7 @@ def visible(scope: Scope | None, table: str, values: Values) -> str:
 
 def _period_condition(period: Period | None, values: Values) -> str:
     if period is None:
-        return ""
+        return EVERYTHING
     start, end = map(microseconds, period.bounds())
     parts = ["c.updated_at IS NOT NULL"]
     if start is not None:
@@ -78,7 +80,7 @@ def _among(key: str, value: Any, values: Values) -> str:
 
 def entry(key: str, value: str) -> str:
     """A key and one of its values as they stand in `chunks.filters`."""
-    return f"{clean(key)}{_BETWEEN}{clean(value)}"
+    return beginning(key) + clean(value)
 
 
 def entries(attributes: Mapping[str, Iterable[str]]) -> list[str]:
@@ -88,7 +90,7 @@ def entries(attributes: Mapping[str, Iterable[str]]) -> list[str]:
 
 def value_of(path: str, key: str) -> str:
     """The value in an entry of `key`."""
-    return path[len(clean(key)) + len(_BETWEEN) :]
+    return path.removeprefix(beginning(key))
 
 
 def beginning(key: str) -> str:

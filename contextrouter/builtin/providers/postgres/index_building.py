@@ -18,8 +18,7 @@ import msgspec
 from contextrouter.builtin.providers.postgres import index_tuning, schema
 from contextrouter.builtin.providers.postgres.error_messages import NoStore
 from contextrouter.builtin.providers.postgres.index_tuning import GIN, Wanted
-from contextrouter.builtin.providers.postgres.vector_leg import near_index
-from contextrouter.builtin.providers.postgres.write import LEGS
+from contextrouter.builtin.providers.postgres.vector_leg import LEGS, near_index
 from contextrouter.builtin.providers.vector_slots import FIRST, SECOND
 from contextrouter.errors import SourceError
 

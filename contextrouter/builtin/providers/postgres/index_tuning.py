@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.nomination import SAMPLED
 from contextrouter.builtin.providers.postgres.vector_leg import (
+    LEGS,
     MOST_DIMENSIONS,
     Index,
     Precision,
     index_sql,
     near_index,
 )
-from contextrouter.builtin.providers.postgres.write import LEGS
 from contextrouter.builtin.providers.vector_slots import EMPTY, Slot
 from contextrouter.errors import SourceError
 from contextrouter.text.bm25 import K1, B
@@ -227,7 +227,7 @@ async def apply(pool: Pool, needed: list[Change], target: Wanted) -> None:
     """
     async with pool.alone() as connection:
         for item in needed:
-            for statement in _statements(pool, item, item.size, target.precision):
+            for statement in _statements(pool, item, target.precision):
                 await connection.execute(statement)
         await connection.execute(f'ANALYZE "{pool.schema}".chunks')
 
@@ -237,7 +237,7 @@ def _gin(needed: Change, schema_name: str) -> str:
     return needed.definition.replace("frequent_terms", f"{schema_name}.frequent_terms")
 
 
-def _statements(pool: Pool, needed: Change, size: int, precision: str) -> list[Any]:
+def _statements(pool: Pool, needed: Change, precision: str) -> list[str]:
     schema_name, name = f'"{pool.schema}"', needed.name
     if name in GIN:
         return [
@@ -254,11 +254,11 @@ def _statements(pool: Pool, needed: Change, size: int, precision: str) -> list[A
         ]
     if not needed.definition:
         return [f"DROP INDEX CONCURRENTLY IF EXISTS {schema_name}.{name}"]
-    if size < 1:
+    if needed.size < 1:
         raise SourceError("Store has no vectors to index; ingest with an embedder first.")
     sql = index_sql(
         needed.leg,
-        size,
+        needed.size,
         needed.definition,
         precision,
         f"{name}_new",

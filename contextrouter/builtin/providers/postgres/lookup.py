@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from contextrouter.builtin.providers.filtering import COLUMNS, UNTRUSTED
+from contextrouter.builtin.providers.filtering import COLUMNS, UNTRUSTED, make_facet
 from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
+from contextrouter.builtin.providers.payloads import document
 from contextrouter.builtin.providers.postgres import schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import (
@@ -19,7 +20,6 @@ from contextrouter.builtin.providers.postgres.filter import (
     value_of,
     visible,
 )
-from contextrouter.builtin.providers.sqlite.payloads import document
 from contextrouter.builtin.providers.vector_slots import of_model, slot_to_count
 from contextrouter.contracts import LinkDegrees
 from contextrouter.model import Document, Facet, Hit, Query, Vector
@@ -34,7 +34,7 @@ async def fetch_documents(connection: Connection, ids: Sequence[str], scope: Sco
     """Whole documents by id, or chunks by theirs, that may be seen, in the order asked."""
     values = Values()
     ids_sql = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
-    of_document, of_chunk = visible(scope, "d", values) or "true", visible(scope, "c", values) or "true"
+    of_document, of_chunk = visible(scope, "d", values), visible(scope, "c", values)
     rows = await connection.fetch(
         f"WITH asked AS (SELECT id, place FROM unnest({ids_sql}) WITH ORDINALITY AS a (id, place)) SELECT"
         " a.place, 0 AS part, d.tenant, coalesce(nullif(d.payload, ''), (SELECT c.payload FROM chunks c"
@@ -72,8 +72,7 @@ async def neighbours(
     """The first chunk of each document linked with `ids`, either way; the score is the number of links."""
     values = Values()
     ids_sql = values.bound([clean(id) for id in dict.fromkeys(ids)], "text[]")
-    start, goal = visible(scope, "d", values) or "true", visible(scope, "n", values) or "true"
-    chunk = visible(scope, "c", values) or "true"
+    start, goal, chunk = (visible(scope, table, values) for table in "dnc")
     shared = values.bound(SHARED, "text")
     rows = await connection.fetch(
         f"WITH given AS (SELECT d.tenant, d.id, d.url FROM documents d WHERE (d.id = ANY ({ids_sql}) OR"
@@ -115,7 +114,7 @@ async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | Non
     names = {clean(id): id for id in ids}
     ids_sql = values.bound(list(names), "text[]")
     pair = _pair(scope, values)
-    rule = visible(scope, "s", values) or "true"
+    rule = visible(scope, "s", values)
     rows = await connection.fetch(
         f"WITH given (name, tenant, id) AS (SELECT d.id, d.tenant, d.id FROM documents d WHERE d.id = ANY"
         f" ({ids_sql}) UNION SELECT c.id, c.owner, c.document FROM chunks c WHERE c.id = ANY ({ids_sql})),"
@@ -140,7 +139,7 @@ async def degrees(connection: Connection, ids: Sequence[str], scope: Scope | Non
 async def mean_degree(connection: Connection, scope: Scope | None) -> float:
     """How many links there are per document, over all documents that may be seen."""
     values = Values()
-    pair, rule = _pair(scope, values), visible(scope, "s", values) or "true"
+    pair, rule = _pair(scope, values), visible(scope, "s", values)
     columns = "s.tenant AS a, s.id AS b, t.tenant AS c, t.id AS d"
     joined = "FROM links l JOIN documents s ON (s.tenant, s.id) = (l.tenant, l.document) JOIN documents t ON"
     row = await connection.fetchrow(
@@ -155,13 +154,10 @@ async def mean_degree(connection: Connection, scope: Scope | None) -> float:
 def _pair(scope: Scope | None, values: Values) -> str:
     """Which two documents `s` and `t` a link may join, as SQL."""
     shared = values.bound(SHARED, "text")
-    rules = [
-        "(s.tenant, s.id) <> (t.tenant, t.id)",
-        f"(s.tenant = t.tenant OR {shared} IN (s.tenant, t.tenant))",
-        visible(scope, "s", values),
-        visible(scope, "t", values),
-    ]
-    return " AND ".join(filter(None, rules))
+    return (
+        f"(s.tenant, s.id) <> (t.tenant, t.id) AND (s.tenant = t.tenant OR {shared} IN (s.tenant, t.tenant))"
+        f" AND {visible(scope, 's', values)} AND {visible(scope, 't', values)}"
+    )
 
 
 async def facets(
@@ -178,12 +174,11 @@ async def facets(
         source = f"(SELECT c.{dimension} AS value)" if column else "unnest(c.filters)"
         rule = "f.value <> ''" if column else f"starts_with(f.value, {start})"
         condition = admitted(query, question, values)
-        rules = f"{rule} AND {condition}" if condition else rule
         mark = values.bound(entry(UNTRUSTED, "1"), "text")
         rows = await connection.fetch(
             "SELECT f.value, count(DISTINCT (c.owner, c.document)) AS many,"
             f" bool_or({mark} = ANY (c.filters)) AS foreign_text FROM chunks c CROSS JOIN LATERAL {source} f"
-            f" (value) WHERE {rules} GROUP BY f.value",
+            f" (value) WHERE {rule} AND {condition} GROUP BY f.value",
             *values,
         )
         counts = sorted(
@@ -191,7 +186,7 @@ async def facets(
             for row in rows
         )
         facets.extend(
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-many, untrusted=foreign)
+            make_facet(dimension, value, -many, untrusted=foreign)
             for many, value, foreign in counts[: max(query.limit, 0)]
         )
     return facets

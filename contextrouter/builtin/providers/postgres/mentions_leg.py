@@ -14,8 +14,8 @@ from contextrouter.builtin.providers.mentions import (
     PhraseName,
     mention_candidates,
 )
+from contextrouter.builtin.providers.payloads import document
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, entry, value_of, visible
-from contextrouter.builtin.providers.sqlite.payloads import document
 from contextrouter.model import Hit, Query
 from contextrouter.text.languages import LanguageTerms
 
@@ -47,7 +47,7 @@ async def _collect(connection: Connection, query: Query, question: LanguageTerms
 async def _facts(connection: Connection, query: Query, keys: Sequence[str]) -> list[FactNames]:
     values = Values()
     among = values.bound(list(keys), "text[]")
-    access = visible(query.scope, "f", values) or "true"
+    access = visible(query.scope, "f", values)
     rows = await connection.fetch(
         "SELECT f.owner, f.document, f.subject_key, f.object_key FROM facts f WHERE (f.subject_key = ANY"
         f" ({among}) OR f.object_key = ANY ({among})) AND {access}",
@@ -61,7 +61,7 @@ async def _phrase_names(
 ) -> list[PhraseName]:
     values = Values()
     among = values.bound([entry(PHRASES, key) for key in keys], "text[]")
-    condition = admitted(query, question, values) or "true"
+    condition = admitted(query, question, values)
     rows = await connection.fetch(
         "SELECT c.owner, c.document, c.place, c.id, c.tenant, p.entry FROM chunks c CROSS JOIN LATERAL"
         f" unnest(c.filters) p (entry) WHERE c.filters && {among} AND p.entry = ANY ({among}) AND"
@@ -81,7 +81,7 @@ async def _first_chunks(
     values = Values()
     owners = values.bound([owner for owner, _ in documents], "text[]")
     ids = values.bound([id for _, id in documents], "text[]")
-    condition = admitted(query, question, values) or "true"
+    condition = admitted(query, question, values)
     rows = await connection.fetch(
         "SELECT DISTINCT ON (c.owner, c.document) c.owner, c.document, c.place, c.id, c.tenant FROM chunks c"
         f" JOIN unnest({owners}, {ids}) AS d (owner, id) ON (c.owner, c.document) = (d.owner, d.id) WHERE"

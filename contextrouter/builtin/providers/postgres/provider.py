@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold
+from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold, distinct_texts
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import USUAL, checked_weights
 from contextrouter.builtin.providers.job_runs import KEY, add_run_times, add_run_times_to_hits, as_text
 from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.payloads import document
 from contextrouter.builtin.providers.postgres import (
     entity_vectors,
     index_building,
@@ -36,9 +37,8 @@ from contextrouter.builtin.providers.postgres.maintenance import Maintained
 from contextrouter.builtin.providers.postgres.text_configurations import Words, of_all_stores
 from contextrouter.builtin.providers.postgres.vector_leg import Index, Precision
 from contextrouter.builtin.providers.postgres.vector_models import PostgresModels
-from contextrouter.builtin.providers.sqlite.payloads import document
+from contextrouter.builtin.providers.queries import refuse_other_leg
 from contextrouter.contracts import EntityMatch, Entry, LinkDegrees, TermStatistics
-from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
 from contextrouter.text.languages import LanguageTerms
@@ -99,7 +99,7 @@ class Postgres(Maintained):
     ) -> None:
         self.embedder = embedder or None
         self.legs: Sequence[str] = ("vector", "text", "keywords") if self.embedder else ("text",)
-        self.vector_legs: Sequence[str] = write.LEGS if self.embedder else ()
+        self.vector_legs: Sequence[str] = vector_leg.LEGS if self.embedder else ()
         self.score_range = {leg: (-1.0, 1.0) for leg in self.vector_legs}
         weights = checked_weights(title_weight, path_weight, body_weight)
         self._weights, self._factor = text_leg.rank_weights(*weights)
@@ -147,8 +147,10 @@ class Postgres(Maintained):
 
     async def aclose(self) -> None:
         """Let go of the pool; its connections end with the last plugin that shares it."""
-        await self._ingest_lock.release()
-        await self.pool.aclose(self)
+        try:
+            await self._ingest_lock.release()
+        finally:
+            await self.pool.aclose(self)
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
@@ -172,8 +174,7 @@ class Postgres(Maintained):
         """Return chunks, best first; text scores are like BM25 (0 or more), vector scores cosines in [-1, 1].
         Ties go by id.
         """
-        if query.leg not in self.legs:
-            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
+        refuse_other_leg(query, self.legs)
         if query.limit < 1:
             return []
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
@@ -222,8 +223,8 @@ class Postgres(Maintained):
         rows = [write.prepare(entry, self.vector_legs, words) for entry in entries]
         await schema.lay_out(self.pool)
         async with self.pool.transaction(write=True) as connection:
-            await schema.keep_note(connection, "text_search", self._words.note)
-            self._words.refuse_others(await schema.read_meta(connection, "text_search"))
+            await schema.keep_note(connection, schema.TEXT_SEARCH, self._words.note)
+            self._words.refuse_others(await schema.read_meta(connection, schema.TEXT_SEARCH))
             size = await write.note_dimensions(connection, rows, *self._model)
             if size and not await index_building.left_out(connection):
                 for sql in index_tuning.first_indexes(size, self._wanted):
@@ -334,8 +335,7 @@ class Postgres(Maintained):
 
     async def entity_texts(self) -> Sequence[str]:
         """Return the distinct texts about the next entities that have no vectors."""
-        entities = await self._without_vectors(PAGE)
-        return list(dict.fromkeys(text for entity in entities for text in entity.texts))
+        return distinct_texts(await self._without_vectors(PAGE))
 
     async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
@@ -343,7 +343,7 @@ class Postgres(Maintained):
             return 0
         async with self.pool.transaction(write=True) as connection:
             suffix = await schema.suffix_of(connection, *self._model)
-            count = await entity_vectors.insert(connection, PAGE, vectors, suffix)
+            count = await entity_vectors.insert(connection, vectors, suffix)
             await write.note_change(connection)  # last, as in an upsert: its row is held until the commit
         return count
 
@@ -359,7 +359,7 @@ class Postgres(Maintained):
         """
         async with self.pool.transaction(query.scope, deadline=query.deadline) as connection:
             self._words.refuse_others(
-                await schema.read_meta(connection, "text_search", default=self._words.note)
+                await schema.read_meta(connection, schema.TEXT_SEARCH, default=self._words.note)
             )
             question = await self._words.query_terms(connection, query)
             return await lookup.facets(connection, query, question, dimensions)

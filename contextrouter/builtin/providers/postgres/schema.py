@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("contextrouter")
 
 LOCK = 0x63_74_78_72  # "ctxr": the first half of the advisory locks
-REBUILD = "`contextrouter ingest --rebuild`"
 LABELLED = ("documents", "chunks", "facts", "counts")
 """Tables of the first version whose rows bear tenant, compartment and sensitivity."""
+TEXT_SEARCH = "text_search"
+"""The key in `meta` of the words that filled the store, see `Words.note`."""
+NOTES = "SELECT json_object_agg(key, value) FROM meta WHERE key = ANY ({})"
+"""Values of `meta`, by key, as JSON."""
 _LANGUAGE = "language "
 
 _FIRST = """
@@ -264,7 +267,7 @@ async def lay_out(pool: Pool) -> None:
 
 
 async def read_meta(connection: Connection, key: str, default: str = "") -> str:
-    """A value from `meta`; `missing` where there is none yet."""
+    """A value from `meta`; `default` where there is none yet."""
     value = await connection.fetchval("SELECT value FROM meta WHERE key = $1", key)
     return default if value is None else str(value)
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from contextrouter.builtin.providers.postgres import schema
-from contextrouter.builtin.providers.postgres.schema import REBUILD
+from contextrouter.builtin.providers.queries import terms_of
+from contextrouter.builtin.providers.vector_slots import REBUILD
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Query
 from contextrouter.text import analysis, query_syntax
 from contextrouter.text.analysis import Phrase, Stemmed
 from contextrouter.text.fields import fields
-from contextrouter.text.languages import Languages, LanguageTerms, analyses, language_terms
+from contextrouter.text.languages import Languages, LanguageTerms, analyses
 from contextrouter.text.stemming import ALGORITHMS, stem_language, stemmer
 
 if TYPE_CHECKING:
@@ -92,8 +93,7 @@ class Words:
     async def query_terms(self, connection: Connection, query: Query) -> LanguageTerms:
         """Return a question of a user in index terms, of every way in which chunks may be indexed."""
         if not self.configured:
-            languages = await schema.languages(connection)
-            return language_terms(query.text, languages, required=query.required, excluded=query.excluded)
+            return terms_of(query, await schema.languages(connection))
         groups = [text for group in query.required for text in group]
         texts = [query.text[: analysis.LONGEST], *groups, *query.excluded]
         terms = query_syntax.query_terms(

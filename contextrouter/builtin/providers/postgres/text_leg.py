@@ -6,12 +6,13 @@ Postgres' own saturating rank.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from contextrouter.builtin.providers.postgres import nomination
+from contextrouter.builtin.providers.postgres import nomination, schema
 from contextrouter.builtin.providers.postgres.filter import Values, admitted, term_query, visible
 from contextrouter.builtin.providers.postgres.nomination import Term
 from contextrouter.builtin.providers.postgres.text_configurations import Words
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
 _MOST_COUNTED, _MOST_SCORED = 128, 48  # terms of a question
-_FIRST = 6 / 3.141592653589793**2
+_FIRST = 6 / math.pi**2
 """What ts_rank gives a term that occurs once with weight 1; its sum over 1/n² is within 1 % of tf / (tf +
 0.645).
 """
-
 
 _RANKS = (
     "SELECT coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('chunks_words')), false)"
@@ -39,7 +39,7 @@ _RANKS = (
     " AND (SELECT value FROM meta WHERE key = 'text_search') = {0}"
     " AND (SELECT coalesce(sum(chunks) = sum(chunks) FILTER (WHERE {1}), false) FROM counts c)"
     " AND set_config('enable_sort', 'off', true) = 'off' AS usable,"
-    f" ({nomination.NOTES.format('{2}')}) AS notes"
+    f" ({schema.NOTES.format('{2}')}) AS notes"
 )
 
 
@@ -67,7 +67,7 @@ async def search_index(
     question: LanguageTerms,
     words: Words,
     model: tuple[str, int] | None,
-    schema: str,
+    schema_name: str,
 ) -> list[Any]:
     """As `search()`, by the index of pg_textsearch; nothing where it cannot fill the limit.
 
@@ -84,7 +84,7 @@ async def search_index(
         return []
     values = Values()
     filled = values.bound(words.note, "text")
-    rule, keys = visible(query.scope, "c", values) or "true", values.bound(note_keys(), "text[]")
+    rule, keys = visible(query.scope, "c", values), values.bound(note_keys(), "text[]")
     row = await connection.fetchrow(_RANKS.format(filled, rule, keys), *values)
     if row is None or not row["usable"]:
         return []
@@ -94,11 +94,11 @@ async def search_index(
     hexadecimal = ("x" + term.encode().hex() for term in islice(terms, _MOST_COUNTED))
     words_sql = values.bound(" ".join(hexadecimal), "text")
     limit = values.bound(query.limit, "bigint")
-    distance = f"c.words <@> to_bm25query({words_sql}, '{schema}.chunks_words')"
+    distance = f"c.words <@> to_bm25query({words_sql}, '{schema_name}.chunks_words')"
     found: list[Any] = await connection.fetch(
         f"SELECT payload, score, {sent} AS sent FROM (SELECT c.id, c.tenant,"
         f" c.payload, {vector} AS vector, round((-({distance}))::numeric, 6)::float8 AS score FROM"
-        f" chunks c{' WHERE ' + condition if condition else ''} ORDER BY {distance} LIMIT {limit}) s"
+        f" chunks c WHERE {condition} ORDER BY {distance} LIMIT {limit}) s"
         " WHERE score > 0 ORDER BY score DESC, id, tenant",
         *values,
     )
@@ -120,7 +120,7 @@ async def search(
     than those of `question`.
     """
     totals = await nomination.read_totals(connection, query.scope)
-    words.refuse_others(totals.notes.get(nomination.FILLED))
+    words.refuse_others(totals.notes.get(schema.TEXT_SEARCH))
     vector, sent = _vector_columns(model, totals.notes)
     terms = [
         Term(term_query(term, languages), term, index)
@@ -144,7 +144,7 @@ async def search(
     rows: list[Any] = []
     for nominated in nomination.nominate(terms, idf, sample, query.limit, frequent=totals.frequent):
         bound = Values(values)
-        conditions = " AND ".join(filter(None, (nominated.condition(bound), condition)))
+        conditions = f"{nominated.condition(bound)} AND {condition}"
         rows = await connection.fetch(
             f"SELECT payload, score, {sent} AS sent FROM (SELECT c.id, c.tenant, c.payload, {vector}"
             f" AS vector, round({score} * 1e6) / 1e6 AS score FROM {source} WHERE {conditions}"

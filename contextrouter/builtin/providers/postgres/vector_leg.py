@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextrouter.builtin.providers.postgres.filter import Values, admitted
-from contextrouter.builtin.providers.postgres.schema import REBUILD
+from contextrouter.builtin.providers.postgres import schema
+from contextrouter.builtin.providers.postgres.filter import EVERYTHING, Values, admitted
 from contextrouter.builtin.providers.postgres.text_configurations import Words
-from contextrouter.builtin.providers.vector_slots import SECOND, Slot, choose, note_keys, read_slots
+from contextrouter.builtin.providers.queries import query_direction
+from contextrouter.builtin.providers.vector_slots import REBUILD, SECOND, Slot, choose, note_keys, read_slots
 from contextrouter.errors import SourceError
 from contextrouter.model import Query
 from contextrouter.text.languages import LanguageTerms
@@ -23,6 +24,7 @@ from contextrouter.vectors import unit
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
+LEGS = ("vector", "keywords")
 Index = Literal["hnsw", "ivfflat", "none"]
 Precision = Literal["vector", "halfvec"]
 MOST_DIMENSIONS = {"vector": 2_000, "halfvec": 4_000}
@@ -44,22 +46,15 @@ async def search(
 
     Raises SourceError for a query without a vector, or with one that is not like those stored.
     """
-    if query.vector is None:
-        raise SourceError(
-            f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
-        )
+    vector = query_direction(query, unit)
     slots, definition, few, filled = await _prepare(
         connection, query, question, model[0], (exact_below, max(ef_search, query.limit))
     )
     slot = choose(slots, *model)
-    assert query.leg in ("vector", "keywords")  # it stands in the statement as it is
+    assert query.leg in LEGS  # it stands in the statement as it is
     column, size = query.leg + slot.suffix, slot.dimensions
     if question.phrases():
         words.refuse_others(filled)
-    try:
-        vector = unit(query.vector)
-    except (ValueError, TypeError) as error:
-        raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
     if vector is None or not size:
         return []
     if len(vector) != size:
@@ -116,14 +111,15 @@ def index_sql(
 async def _prepare(
     connection: Connection, query: Query, question: LanguageTerms, model: str, limits: tuple[int, int]
 ) -> tuple[list[Slot], str, bool, str | None]:
-    """The places of the vectors stored, the leg's index for `model` ("": none), whether to measure all, and
-    the store's words. `limits`: how many are measured at most, and how many an index looks at.
+    """Read what a search needs, in one round trip: the places of the vectors, the definition of the leg's
+    index for `model` ("": there is none), whether all vectors are measured, and the words that filled the
+    store.
 
-    All are measured without an index, and where no more than `most` chunks are admitted. Tells Postgres for
-    this transaction how far to read an index, too: one way there and back for all of it. ivfflat reads the
-    square root of its lists first.
+    `limits`: all are measured where no more chunks than the first are admitted; the second is how many an
+    index looks at. Postgres is told, for this transaction, how far to read an index; of ivfflat that is at
+    first the square root of its lists.
     """
-    maximum, ef_search = limits
+    exact_below, ef_search = limits
     values = Values()
     name = (
         "(SELECT CASE WHEN EXISTS (SELECT FROM meta WHERE key = 'model_2' AND value ="
@@ -133,27 +129,25 @@ async def _prepare(
     )
     condition = admitted(query, question, values)
     few = "(SELECT coalesce(sum(chunks), 0) <= {0} FROM counts)"
-    if condition:
+    if condition != EVERYTHING:
         few = f"(SELECT count(*) <= {{0}} FROM (SELECT FROM chunks c WHERE {condition} LIMIT {{0}} + 1) s)"
-    few = few.format(values.bound(maximum, "bigint"))
+    few = few.format(values.bound(exact_below, "bigint"))
     searched = values.bound(str(min(_MOST_SEARCH, ef_search)), "text")
-    sort = (
-        "set_config('enable_sort', 'off', true)" if not condition else "NULL"
-    )  # below some 10,000 rows all would be sorted
-    keys = values.bound(note_keys(), "text[]")
+    # below some 10,000 rows, the server would sort all rather than read the index
+    sort = "set_config('enable_sort', 'off', true)" if condition == EVERYTHING else "NULL"
+    keys = values.bound([schema.TEXT_SEARCH, *note_keys()], "text[]")
     row = await connection.fetchrow(
         "WITH near AS MATERIALIZED (SELECT (SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE"
-        f" indexrelid = to_regclass({name}) AND indisvalid) AS definition) SELECT (SELECT"
-        f" json_object_agg(key, value) FROM meta WHERE key = ANY ({keys})) AS notes, definition,"
-        " (SELECT value FROM meta WHERE key = 'text_search') AS filled, CASE WHEN definition IS"
+        f" indexrelid = to_regclass({name}) AND indisvalid) AS definition) SELECT"
+        f" ({schema.NOTES.format(keys)}) AS notes, definition, CASE WHEN definition IS"
         f" NULL THEN true ELSE {few} END AS few, set_config('hnsw.ef_search', {searched}, true),"
         " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('ivfflat.iterative_scan',"
         f" 'relaxed_order', true), set_config('ivfflat.probes', {_PROBES}, true), {sort} FROM near",
         *values,
     )
     assert row is not None
-    slots = read_slots(json.loads(row["notes"] or "{}"))
-    return slots, row["definition"] or "", row["few"], row["filled"]
+    notes = json.loads(row["notes"] or "{}")
+    return read_slots(notes), row["definition"] or "", row["few"], notes.get(schema.TEXT_SEARCH)
 
 
 async def _exact(
@@ -165,7 +159,7 @@ async def _exact(
     rows: list[Any] = await connection.fetch(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT c.id, c.tenant, c.payload,"
         f" {column}, round((c.{column} <=> {values.bound(vector, 'real[]')}::vector) * 1e6) / 1e6 AS distance"
-        f" FROM chunks c WHERE c.{column} IS NOT NULL{' AND ' + condition if condition else ''} ORDER BY"
+        f" FROM chunks c WHERE c.{column} IS NOT NULL AND {condition} ORDER BY"
         f" distance, id, tenant LIMIT {values.bound(query.limit, 'bigint')}) s ORDER BY distance, id, tenant",
         *values,
     )
@@ -193,7 +187,7 @@ async def _near(
         f"SELECT payload, {_SCORE}, vector_send({column}) AS sent FROM (SELECT id, tenant, payload, {column},"
         f" round(({column} <=> {near}::vector) * 1e6) / 1e6 AS distance FROM (SELECT c.id, c.tenant,"
         f" c.payload, c.{column} FROM chunks c WHERE c.{column} IS NOT"
-        f" NULL{' AND ' + condition if condition else ''} ORDER BY c.{column}::{precision}({size}) <=>"
+        f" NULL AND {condition} ORDER BY c.{column}::{precision}({size}) <=>"
         f" {near}::{precision}({size}) LIMIT {wider}) n) s ORDER BY distance, id, tenant LIMIT {limit}",
         *values,
     )

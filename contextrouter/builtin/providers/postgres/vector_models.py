@@ -13,13 +13,20 @@ from collections.abc import Mapping, Sequence
 from hashlib import md5
 from typing import TYPE_CHECKING
 
-from contextrouter.builtin.providers.entity_texts import PAGE
+from contextrouter.builtin.providers.entity_texts import PAGE, distinct_texts
+from contextrouter.builtin.providers.payloads import document
 from contextrouter.builtin.providers.postgres import entity_vectors, index_tuning, schema, write
 from contextrouter.builtin.providers.postgres.connection_pool import Pool
-from contextrouter.builtin.providers.sqlite.payloads import document
-from contextrouter.builtin.providers.vector_slots import COUNTED_AS, NOTES, SECOND, Slot, of_model, place_for
+from contextrouter.builtin.providers.postgres.vector_leg import LEGS
+from contextrouter.builtin.providers.vector_slots import (
+    COUNTED_AS,
+    NOTES,
+    SECOND,
+    Slot,
+    place_for,
+    present_slot,
+)
 from contextrouter.contracts import ChunkToEmbed, StoredModel
-from contextrouter.errors import SourceError
 from contextrouter.model import Vector
 
 if TYPE_CHECKING:
@@ -85,14 +92,13 @@ class PostgresModels:
                 f" md5(payload) = $4 AND {_WITHOUT.format(slot.suffix)} RETURNING 1"
             )
             keys = {key: json.loads(key) for key in vectors}
-            for owner in sorted(
-                {(owner, id) for owner, id, *_ in keys.values()}
-            ):  # as in an upsert: no deadlock
+            # in one order, as in an upsert: no deadlock
+            for owner in sorted({(owner, id) for owner, id, *_ in keys.values()}):
                 lock = "SELECT FROM documents WHERE tenant = $1 AND id = $2 FOR UPDATE"
                 await connection.execute(lock, *owner)
             added = 0
             for key, parts in keys.items():
-                units = [_checked(vectors[key].get(leg), slot) for leg in write.LEGS]
+                units = [_checked(vectors[key].get(leg), slot) for leg in LEGS]
                 added += await connection.fetchval(sql, *parts, *units) or 0
             if added and not slot.filling:  # a gap is closed: kept results lack these chunks
                 await write.note_change(connection)
@@ -103,13 +109,13 @@ class PostgresModels:
         async with self._pool.transaction() as connection:
             suffix = (await _slot_of(connection, model)).suffix
             entities = await entity_vectors.without_vectors(connection, PAGE, suffix)
-        return list(dict.fromkeys(text for entity in entities for text in entity.texts))
+        return distinct_texts(entities)
 
     async def embed_entities(self, model: str, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
         async with self._pool.transaction(write=True) as connection:
             slot = await _slot_of(connection, model)
-            count = await entity_vectors.insert(connection, PAGE, vectors, slot.suffix)
+            count = await entity_vectors.insert(connection, vectors, slot.suffix)
             if count and not slot.filling:  # kept results lack these entities
                 await write.note_change(connection)
         return count
@@ -157,10 +163,7 @@ async def _has_second(connection: Connection) -> bool:
 
 
 async def _slot_of(connection: Connection, model: str) -> Slot:
-    slot = of_model(await schema.slots(connection), model)
-    if slot is None:
-        raise SourceError(f"Store has no place for the vectors of {model!r}: they were dropped meanwhile.")
-    return slot
+    return present_slot(await schema.slots(connection), model)
 
 
 async def _count_models(connection: Connection) -> list[StoredModel]:
@@ -200,11 +203,8 @@ async def _count_gaps(connection: Connection, slot: Slot) -> int:
 
 def _checked(vector: Vector | None, slot: Slot) -> list[float] | None:
     unit = write.unit_or_null(vector)
-    if unit is not None and len(unit) != slot.dimensions:
-        raise SourceError(
-            f"Embedder gave a vector of {len(unit)} dimensions, {slot.model!r} has {slot.dimensions};"
-            " check the embedder."
-        )
+    if unit is not None:
+        slot.check_length(len(unit))
     return unit
 
 

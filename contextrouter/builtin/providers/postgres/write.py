@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers import stored_attributes
-from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds, storable
 from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.payloads import payload
 from contextrouter.builtin.providers.postgres import entity_vectors, schema
 from contextrouter.builtin.providers.postgres.connection_pool import clean
 from contextrouter.builtin.providers.postgres.filter import entries, lexeme, mark
 from contextrouter.builtin.providers.postgres.text_configurations import of_all_stores
-from contextrouter.builtin.providers.sqlite.payloads import payload
+from contextrouter.builtin.providers.postgres.vector_leg import LEGS, near_index
 from contextrouter.builtin.providers.vector_slots import COUNTED_AS, FIRST, SECOND, Slot, choose, note_keys
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError
@@ -31,7 +32,6 @@ from contextrouter.vectors import unit
 if TYPE_CHECKING:
     from contextrouter.builtin.providers.postgres.connection_pool import Connection
 
-LEGS = ("vector", "keywords")
 Way: TypeAlias = Callable[[Document], Stemmed | None]
 """A chunk -> how its words are stemmed; None: with English stems."""
 LegVectors: TypeAlias = Mapping[str, "list[float] | None"]
@@ -89,16 +89,8 @@ class Rows(NamedTuple):
 
 def prepare(entry: Entry, legs: Sequence[str], words: Way = of_all_stores) -> Rows:
     """Turn an entry into rows. Raises IngestError that names the document and what is wrong with it."""
-    document = entry.document
-    if not document.id:
-        raise IngestError("Document without an id cannot be stored; give it one.")
-    try:
+    with storable(entry.document):
         return _prepare_one(entry, legs, words)
-    except UnicodeEncodeError as error:
-        problem = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
-        raise IngestError(f"Document {document.id!r} {problem}.", document=document.id) from error
-    except (ValueError, TypeError, OverflowError) as error:
-        raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
 def _prepare_one(entry: Entry, legs: Sequence[str], words: Way) -> Rows:
@@ -229,9 +221,8 @@ async def upsert(connection: Connection, entries: Iterable[Rows], model: str, di
     rows = [row for _, row in sorted({(entry.tenant, entry.id): entry for entry in entries}.items())]
     if not rows:
         return
-    await connection.executemany(
-        _DOCUMENT, [entry.document for entry in rows]
-    )  # locked in order: no deadlock
+    # in one order: no deadlock
+    await connection.executemany(_DOCUMENT, [entry.document for entry in rows])
     tenants, ids = [entry.tenant for entry in rows], [entry.id for entry in rows]
     counts, names = await _remove_parts(connection, tenants, ids)
     chunks = [chunk for entry in rows for chunk in entry.chunks]
@@ -289,11 +280,11 @@ async def clear(connection: Connection, store: str) -> None:
     await connection.execute(
         "DELETE FROM meta WHERE key = ANY ($2::text[]) OR starts_with(key, $1)",
         KEY,
-        ["text_search", COUNTED_AS, *note_keys()],
+        [schema.TEXT_SEARCH, COUNTED_AS, *note_keys()],
     )
     await schema.forget_languages(connection)
     for column in (leg + suffix for suffix in (FIRST, SECOND) for leg in LEGS):
-        await connection.execute(f"DROP INDEX IF EXISTS chunks_{column}_near")
+        await connection.execute(f"DROP INDEX IF EXISTS {near_index(column)}")
     await schema.set_note(connection, "store", store)
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.entity_texts import (
+    NO_VECTORS,
+    PAGE,
     EntityTexts,
     Labels,
     StoredFact,
@@ -23,15 +25,12 @@ from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import visible
 from contextrouter.builtin.providers.sqlite.rows import numpy
 from contextrouter.builtin.providers.sqlite.snapshot_cache import SnapshotCache
+from contextrouter.builtin.providers.vector_slots import REBUILD
 from contextrouter.contracts import EntityMatch
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Query, Vector
 from contextrouter.vectors import unit_array
 
-if TYPE_CHECKING:
-    from contextrouter.builtin.providers.sqlite.rows import Numbers
-
-NO_VECTORS = "Store has no vectors of entities; run `contextrouter ingest`, which makes them."
 _LABELS = "f.tenant, f.compartment, f.sensitivity"
 _WITHOUT = (
     f"SELECT DISTINCT f.{{0}} AS key, {_LABELS} FROM facts f WHERE f.{{0}} <> '' AND NOT EXISTS (SELECT 1"
@@ -53,7 +52,7 @@ class EntityIndex(SnapshotCache[_Rows]):
 
     keys = ("store", "generation")
 
-    def __init__(self, suffix: str = "") -> None:
+    def __init__(self, suffix: str) -> None:
         super().__init__()
         self._suffix = suffix
 
@@ -72,11 +71,11 @@ class EntityIndex(SnapshotCache[_Rows]):
         if rows.vectors.shape[1] != len(hint):
             raise SourceError(
                 f"Hint has a vector of {len(hint)} dimensions, entities have {rows.vectors.shape[1]}; run"
-                f" {schema.REBUILD}."
+                f" {REBUILD}."
             )
         cosines = numpy().round(rows.vectors @ hint, 6)
         best: dict[str, float] = {}
-        for row in _at_least(cosines, threshold):
+        for row in numpy().flatnonzero(cosines >= threshold):
             if _shows(query, rows.labels[row]):
                 name = rows.names[row]
                 best[name] = max(best.get(name, -1.0), float(cosines[row]))
@@ -93,14 +92,6 @@ class EntityIndex(SnapshotCache[_Rows]):
         width = len(rows[0][-1]) // 4 if rows else 0
         vectors = np.frombuffer(b"".join(row[-1] for row in rows), "<f4").reshape(len(rows), width)
         return _Rows([row[0] for row in rows], [row[1:4] for row in rows], vectors)
-
-    def update(self, connection: sqlite3.Connection, value: _Rows) -> _Rows:
-        """What was read: a write makes it void."""
-        return value
-
-
-def _at_least(cosines: Any, threshold: float) -> Numbers:
-    return numpy().flatnonzero(cosines >= threshold)  # type: ignore[no-any-return]  # numpy is loaded late, so its results have no types
 
 
 def _shows(query: Query, labels: Labels) -> bool:
@@ -122,7 +113,7 @@ def _has_vectors(connection: sqlite3.Connection, query: Query, suffix: str) -> b
     return bool(connection.execute(sql, (*entities.values, *facts.values)).fetchone()[0])
 
 
-def without_vectors(connection: sqlite3.Connection, limit: int, suffix: str = "") -> list[EntityTexts]:
+def without_vectors(connection: sqlite3.Connection, limit: int, suffix: str) -> list[EntityTexts]:
     """About `limit` entities that have no vectors, with the texts they need."""
     if schema.has_entities(connection):
         subjects, objects = (_WITHOUT.format(column, suffix) for column in ("subject_key", "object_key"))
@@ -144,13 +135,11 @@ def without_vectors(connection: sqlite3.Connection, limit: int, suffix: str = ""
     return describe_entities(entities, (StoredFact(*row) for row in rows))
 
 
-def insert(
-    connection: sqlite3.Connection, limit: int, vectors: Mapping[str, Vector], suffix: str = ""
-) -> int:
-    """Keep the vectors of entities that have none and whose texts are all in `vectors`; return how many those
-    are.
+def insert(connection: sqlite3.Connection, vectors: Mapping[str, Vector], suffix: str) -> int:
+    """Keep the vectors of the next entities that have none, where all of their texts are in `vectors`; return
+    how many those are.
     """
-    rows = ready_rows(without_vectors(connection, limit, suffix), vectors)
+    rows = ready_rows(without_vectors(connection, PAGE, suffix), vectors)
     for entity, texts in rows:
         units = [unit for vector in texts if (unit := unit_array(vector)) is not None]
         blobs = [unit.tobytes() for unit in units] if units else [None]

@@ -21,8 +21,7 @@ from typing import TypeVar
 from weakref import WeakSet
 
 from contextrouter.builtin.providers.sqlite import schema
-from contextrouter.builtin.providers.sqlite.page_copy import copy_pages
-from contextrouter.builtin.providers.sqlite.volume import explain, volume_problem
+from contextrouter.builtin.providers.sqlite.volume import describe_error, volume_problem
 from contextrouter.errors import PluginError, SourceError, SourceTimeout
 from contextrouter.runtime.threads import Threads, work_aside
 
@@ -158,6 +157,11 @@ class StoreFile:
                 raise
             raise SourceError(f"Store {self.path!r} was not asked: {error}") from error
 
+    async def _run_in_writer(self, work: Callable[..., T], *args: object) -> T:
+        if self._writer is None:
+            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
+        return await self._run_in(self._writer, work, *args)
+
     async def check(self, *, must_exist: bool = True) -> None:
         """Raise SourceError for a file that is no store of ours, or that is not there."""
         await self.read(lambda connection, stop: None, missing=None, must_exist=must_exist)
@@ -170,26 +174,20 @@ class StoreFile:
 
         `prepare` runs before the transaction begins, outside the write lock; `work` is given what it returns.
         """
-        if self._writer is None:
-            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
 
         def run() -> T:
             ready = prepare() if prepare else None
             return self.write_here(lambda connection: work(connection, ready))  # type: ignore[arg-type]  # work takes the state only where a state is handed over
 
-        return await self._run_in(self._writer, run)
+        return await self._run_in_writer(run)
 
     async def alone(self, statement: str) -> None:
         """Run one statement outside a transaction, such as VACUUM."""
-        if self._writer is None:
-            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._run_in(self._writer, self._alone, statement)
+        await self._run_in_writer(self._alone, statement)
 
     async def replace_by(self, at: Path) -> None:
         """Put the database at `at` in the place of this one, in one transaction."""
-        if self._writer is None:
-            raise SourceError(f"Store {self.path!r} is not open; call open() first.")
-        await self._run_in(self._writer, self._replace_by, at)
+        await self._run_in_writer(self._replace_by, at)
 
     def _replace_by(self, at: Path) -> None:
         with self._errors(None):
@@ -198,7 +196,7 @@ class StoreFile:
             with self._connection(new=new) as connection:
                 if not new:
                     self._log_ahead(connection)  # without it, readers would have to wait
-                copy_pages(at, connection)
+                _copy_pages(at, connection)
 
     def _read(self, work: Callable[[sqlite3.Connection, Stop], T], stop: Stop, missing: T) -> T:
         stop.check()
@@ -345,33 +343,7 @@ class StoreFile:
         except (sqlite3.Error, OSError) as error:
             if stop is not None and "interrupt" in str(error):
                 stop.check()
-            raise SourceError(self._meaning(error)) from error
-
-    def _meaning(self, error: Exception) -> str:
-        message, location = str(error), str(self.location)
-        if "locked" in message or "busy" in message:
-            waited = f"was locked by another writer for {self._busy_timeout} s ({message})"
-            return f"Store {location!r} {waited}; raise `busy_timeout` or write less at once."
-        if "not a database" in message or "malformed" in message or "encrypted" in message:
-            remedy = f"correct `path`, or restore a copy, or remove it and run {schema.REBUILD}"
-            return f"Store {location!r} is damaged or no SQLite file ({message}); {remedy}."
-
-        if reason := explain(self.location):
-            return f"Store {location!r} {reason} ({message})."
-        if (
-            isinstance(error, OSError)
-            or "unable to open" in message
-            or "readonly" in message
-            or "full" in message
-        ):
-            return (
-                f"Store {location!r} cannot be used ({message}); check the path, its permissions and the free"
-                " space."
-            )
-        return (
-            f"Store {location!r} failed ({message}); check the volume, and then the file with"
-            " `PRAGMA integrity_check`."
-        )
+            raise SourceError(describe_error(error, self.location, self._busy_timeout)) from error
 
 
 def begin_snapshot(connection: sqlite3.Connection) -> None:
@@ -387,6 +359,18 @@ def end_snapshot(connection: sqlite3.Connection) -> None:
         connection.meta = None
     if connection.in_transaction:
         connection.rollback()
+
+
+def _copy_pages(at: Path, target: sqlite3.Connection) -> None:
+    """Copy a database over another one, in one transaction."""
+    with closing(sqlite3.connect(at, isolation_level=None)) as source:
+        size = target.execute("PRAGMA page_size").fetchone()[0]
+        if size != source.execute("PRAGMA page_size").fetchone()[0]:  # a log ahead cannot change it
+            source.execute("PRAGMA journal_mode = DELETE").fetchone()
+            source.execute(f"PRAGMA page_size = {int(size)}")
+            source.execute("VACUUM")
+        source.backup(target)
+    target.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()  # the whole store went through the log
 
 
 def kind_of_file(path: str) -> str:

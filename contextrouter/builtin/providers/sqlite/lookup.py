@@ -9,11 +9,12 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from contextrouter.builtin.providers.filtering import COLUMNS, UNTRUSTED
+from contextrouter.builtin.providers.filtering import COLUMNS, UNTRUSTED, make_facet
 from contextrouter.builtin.providers.link_degrees import MeanCache, mean_links
+from contextrouter.builtin.providers.payloads import document, documents
 from contextrouter.builtin.providers.sqlite import schema
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
-from contextrouter.builtin.providers.sqlite.payloads import document, documents
+from contextrouter.builtin.providers.sqlite.rows import numpy
 from contextrouter.builtin.providers.sqlite.write import listed
 from contextrouter.builtin.providers.vector_slots import of_model, slot_to_count
 from contextrouter.contracts import LinkDegrees
@@ -87,8 +88,6 @@ def embedded(
     slot = of_model(schema.slots(connection), model)
     if slot is None:
         return []
-    from contextrouter.builtin.providers.sqlite.rows import numpy
-
     rows = connection.execute(
         f"SELECT t.payload, {', '.join(f'v.{leg}' for leg in legs)} FROM documents d JOIN chunks c ON"
         f" c.document = d.number JOIN texts t ON t.chunk = c.number JOIN vectors{slot.suffix} v ON v.chunk ="
@@ -208,8 +207,7 @@ def facets(
                 (UNTRUSTED, dimension, *condition.values, limit),
             )
         facets.extend(
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=many, untrusted=bool(foreign))
-            for value, many, foreign in counted
+            make_facet(dimension, value, many, untrusted=bool(foreign)) for value, many, foreign in counted
         )
     return facets
 

@@ -7,17 +7,19 @@ import shutil
 import sqlite3
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold
+from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, check_threshold, distinct_texts
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.field_weights import checked_weights
 from contextrouter.builtin.providers.job_runs import KEY, add_run_times, add_run_times_to_hits, as_text
 from contextrouter.builtin.providers.link_degrees import MeanCache
 from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.queries import refuse_other_leg, terms_of
 from contextrouter.builtin.providers.sqlite import (
     entity_vectors,
     lookup,
@@ -27,23 +29,21 @@ from contextrouter.builtin.providers.sqlite import (
     write,
 )
 from contextrouter.builtin.providers.sqlite.file import Stop, StoreFile, kind_of_file
-from contextrouter.builtin.providers.sqlite.filter import admitted
+from contextrouter.builtin.providers.sqlite.filter import Condition, admitted
 from contextrouter.builtin.providers.sqlite.ingest_lock import IngestLock
-from contextrouter.builtin.providers.sqlite.rebuild import Rebuildable
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numpy
 from contextrouter.builtin.providers.sqlite.search_batches import Answers, SearchBatches
-from contextrouter.builtin.providers.sqlite.searching import Snapshot, terms_of
+from contextrouter.builtin.providers.sqlite.searching import Snapshot
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code_indexes, simsimd
 from contextrouter.builtin.providers.sqlite.vector_models import SqliteModels
 from contextrouter.builtin.providers.vector_slots import EMPTY, FIRST, SECOND, Slot, choose
 from contextrouter.contracts import EntityMatch, Entry, FilePath, LinkDegrees, Provider, TermStatistics
-from contextrouter.errors import SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.runtime.threads import check_threads, work_aside
 from contextrouter.scope import Scope
 
 
-class Sqlite(Rebuildable, Provider):
+class Sqlite(Provider):
     """Keeps documents in the SQLite file at `path`, shared by any number of threads and processes.
 
     `embedder` names the embedder of its vectors ("": text only). `title_weight`, `path_weight` and
@@ -80,10 +80,8 @@ class Sqlite(Rebuildable, Provider):
         self._file = StoreFile(path, busy_timeout=busy_timeout, threads=threads)
         self._ingest_lock = IngestLock(self._file.location)
         self._admitted = AdmittedChunks()
-        self._index = text_leg.TextIndex(
-            dict(zip(("title", "path", "body"), weights, strict=True)), self._admitted
-        )
-        self._nearby = code_indexes(self.vector_legs, self._admitted)
+        self._index = text_leg.TextIndex(weights, self._admitted)
+        self._vector_indexes = code_indexes(self.vector_legs, self._admitted)
         self._means = MeanCache()
         self.entity_threshold = check_threshold(entity_threshold)
         self._entities = {suffix: entity_vectors.EntityIndex(suffix) for suffix in (FIRST, SECOND)}
@@ -113,14 +111,16 @@ class Sqlite(Rebuildable, Provider):
 
     async def aclose(self) -> None:
         """Interrupt searches, let a write end, let go of file and memory."""
-        await self._ingest_lock.release()
-        await self._file.aclose()
-        self._admitted.forget()
-        self._index.forget()
-        for nearby in self._nearby.values():
-            nearby.forget()
-        for entities in self._entities.values():
-            entities.forget()
+        try:
+            await self._ingest_lock.release()
+        finally:
+            await self._file.aclose()
+            self._admitted.forget()
+            self._index.forget()
+            for index in self._vector_indexes.values():
+                index.forget()
+            for entities in self._entities.values():
+                entities.forget()
 
     async def ping(self) -> None:
         """Raise SourceError when there is no store to search."""
@@ -143,8 +143,7 @@ class Sqlite(Rebuildable, Provider):
         """Return chunks, best first; text scores are BM25 (0 or more), vector scores cosines in [-1, 1]. Ties
         go by id.
         """
-        if query.leg not in self.legs:
-            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
+        refuse_other_leg(query, self.legs)
         if query.limit < 1:
             return []
         kind = "text" if query.leg == "text" else "vectors"
@@ -159,7 +158,7 @@ class Sqlite(Rebuildable, Provider):
 
     def _snapshot(self, connection: sqlite3.Connection, stop: Stop) -> Snapshot:
         embedded_by = (self._model, self._dimensions)
-        return Snapshot(connection, stop, self._index, self._nearby, embedded_by)
+        return Snapshot(connection, stop, self._index, self._vector_indexes, embedded_by)
 
     async def upsert(self, entries: Sequence[Entry]) -> None:
         """Replace documents, their chunks, vectors, links and facts: all entries in one transaction, durable
@@ -221,6 +220,35 @@ class Sqlite(Rebuildable, Provider):
         wanted = list(dict.fromkeys(ids))
         return await self._file.write(lambda c, _: write.delete(c, wanted, tenant or ""))
 
+    async def clear(self) -> None:
+        """Remove everything, and forget which embedder filled the store: the way to build it again."""
+        if self._file.exists():
+            await self._file.write(lambda c, _: write.clear(c))
+
+    @asynccontextmanager
+    async def rebuild(self) -> AsyncIterator[Self]:
+        """Yield an empty store beside this one. When the block ends without an error, put its content in the
+        place of this one's. Raises SourceError where that cannot be done; the former content then stays.
+
+        Readers have the former content until then, and all of the new one from then on. It is copied page by
+        page, in one transaction: a new file would cut off the connections of other processes.
+        """
+        at = self._file.location.with_name(f"{self._file.location.name}-rebuild")
+        await work_aside(_remove_files, at)  # of a run that was killed
+        fresh = type(self)(path=str(at), embedder=self.embedder)
+        try:
+            try:
+                await fresh.open()
+                yield fresh
+            finally:
+                await fresh.aclose()
+            if await work_aside(at.exists):
+                await self._file.replace_by(at)
+            else:
+                await self.clear()
+        finally:
+            await work_aside(_remove_files, at)
+
     async def fetch(self, ids: Sequence[str], scope: Scope | None = None) -> Sequence[Document]:
         """Return whole documents, or chunks, by id, in the order asked."""
         return await self._file.read(
@@ -261,7 +289,7 @@ class Sqlite(Rebuildable, Provider):
         query = Query(text="", entities=tuple(hints), scope=query.scope)
         none: frozenset[str] = frozenset()
         names = await self._file.read(
-            lambda c, stop: mentions_leg.find_names(c, query, admitted(query, terms_of(c, query)), stop),
+            lambda c, stop: mentions_leg.find_names(c, query, _admitted(c, query), stop),
             missing=none,
             deadline=query.deadline,
         )
@@ -286,8 +314,7 @@ class Sqlite(Rebuildable, Provider):
 
     async def entity_texts(self) -> Sequence[str]:
         """Return the distinct texts about the next entities that have no vectors."""
-        entities = await self._entities_without_vectors(PAGE)
-        return list(dict.fromkeys(text for entity in entities for text in entity.texts))
+        return distinct_texts(await self._entities_without_vectors(PAGE))
 
     async def embed_entities(self, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
@@ -297,7 +324,7 @@ class Sqlite(Rebuildable, Provider):
 
         def insert(connection: sqlite3.Connection, _: None) -> int:
             suffix = choose(schema.slots(connection), model, dimensions).suffix
-            return entity_vectors.insert(connection, PAGE, vectors, suffix)
+            return entity_vectors.insert(connection, vectors, suffix)
 
         return await self._file.write(insert)
 
@@ -317,7 +344,7 @@ class Sqlite(Rebuildable, Provider):
         where any suffices.
         """
         return await self._file.read(
-            lambda c, _: lookup.facets(c, admitted(query, terms_of(c, query)), dimensions, query.limit),
+            lambda c, _: lookup.facets(c, _admitted(c, query), dimensions, query.limit),
             missing=[],
             deadline=query.deadline,
         )
@@ -353,3 +380,14 @@ class Sqlite(Rebuildable, Provider):
     def _slot(self, connection: sqlite3.Connection) -> Slot:
         """The place of the vectors that questions are compared with. Raises SourceError."""
         return choose(schema.slots(connection), self._model, self._dimensions)
+
+
+def _admitted(connection: sqlite3.Connection, query: Query) -> Condition:
+    """What chunks must meet, for the languages that the store holds."""
+    return admitted(query, terms_of(query, schema.languages(connection)))
+
+
+def _remove_files(at: Path) -> None:
+    """Remove a store, with the files that SQLite and `IngestLock` make beside it."""
+    for ending in ("", "-wal", "-shm", "-journal", "-turn"):
+        at.with_name(at.name + ending).unlink(missing_ok=True)

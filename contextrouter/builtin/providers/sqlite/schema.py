@@ -7,17 +7,18 @@ import unicodedata
 import uuid
 
 from contextrouter.builtin.providers.job_runs import KEY, Runs, read_runs
-from contextrouter.builtin.providers.vector_slots import FIRST, SECOND, Slot, read_slots
+from contextrouter.builtin.providers.vector_slots import FIRST, REBUILD, SECOND, Slot, read_slots
 from contextrouter.errors import SourceError
 from contextrouter.text.analysis import ANALYSIS
 
 APPLICATION = 0x63_74_78_72  # "ctxr"
-VERSION, USUAL, OLDEST = 5, 4, 2
-"""The version of a store from its first change of model on, also when one of the two models was dropped; that
-of any other one that is written; and the oldest that is read as it is: a write brings it up to date. Version 3 has a table for vectors of entities. Version 4
-gives filter values their numbers itself, and compresses documents.
+OLDEST, USUAL, VERSION = 2, 4, 5
+"""Versions of a store: the oldest that is read as it is, and brought up to date by a write; that of a store of
+one model; and that of a store from its first change of model on, also when one of the two was dropped.
+
+Version 3 has a table for vectors of entities. Version 4 gives filter values their numbers itself, and compresses
+documents.
 """
-REBUILD = "`contextrouter ingest --rebuild`"
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -45,10 +46,6 @@ CREATE INDEX chunks_document ON chunks (document);
 CREATE INDEX chunks_id ON chunks (id);
 
 CREATE TABLE texts (chunk INTEGER PRIMARY KEY, payload TEXT NOT NULL);
--- Unit vectors, float32, little-endian; and each again at eight bits, in tables of their own that are read whole.
-CREATE TABLE vectors (chunk INTEGER PRIMARY KEY, vector BLOB, keywords BLOB);
-CREATE TABLE vector_codes (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
-CREATE TABLE keywords_codes (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
 -- Which chunks went with which generation, so that a reader need not look at all to know; complete since meta's `log`.
 CREATE TABLE removed (generation INTEGER, chunk INTEGER, PRIMARY KEY (generation, chunk)) WITHOUT ROWID;
 
@@ -79,9 +76,16 @@ CREATE VIRTUAL TABLE postings USING fts5vocab (terms, instance);
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab (terms, row);
 """
 
+VECTOR_TABLES = """
+-- Unit vectors, float32, little-endian; and each again at eight bits, in tables of their own that are read whole.
+CREATE TABLE vectors{0} (chunk INTEGER PRIMARY KEY, vector BLOB, keywords BLOB);
+CREATE TABLE vector_codes{0} (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
+CREATE TABLE keywords_codes{0} (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL)
+"""
+
 ENTITY_TABLE = """
 -- Unit vectors of the texts about an entity, one row each; one row without a vector where there is none to keep.
-CREATE TABLE entities (
+CREATE TABLE entities{0} (
   key TEXT, tenant TEXT, compartment TEXT, sensitivity TEXT, place INTEGER,
   name TEXT NOT NULL, vector BLOB,
   PRIMARY KEY (key, tenant, compartment, sensitivity, place)
@@ -96,12 +100,11 @@ CREATE TABLE IF NOT EXISTS packed (
 )
 """
 
-SECOND_TABLES = f"""
-CREATE TABLE vectors{SECOND} (chunk INTEGER PRIMARY KEY, vector BLOB, keywords BLOB);
-CREATE TABLE vector_codes{SECOND} (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL);
-CREATE TABLE keywords_codes{SECOND} (chunk INTEGER PRIMARY KEY, code BLOB NOT NULL)
+CHUNK_VECTORS = ("vectors", "vector_codes", "keywords_codes")
+MODEL_TABLES = (*CHUNK_VECTORS, "entities")
+"""Tables with the vectors of chunks, and all with vectors of a model. Those of a second model have `_2` behind
+their names.
 """
-"""What the first place has for vectors, once more; `entities` comes to it."""
 
 STEMS = "\x1fstems"
 """The key in `filter_values` under which a chunk has the language of its stems, where that is not English."""
@@ -109,22 +112,8 @@ STEMS = "\x1fstems"
 LAST_FILTER = "last_filter"
 """The key in `meta` of the number that a filter value was given last."""
 
-EMPTIED = (
-    "documents",
-    "chunks",
-    "texts",
-    "vectors",
-    "vector_codes",
-    "keywords_codes",
-    "removed",
-    "filters",
-    "filter_values",
-    "links",
-    "facts",
-    "entities",
-    "packed",
-)
-"""Tables a store has nothing in once it is cleared; the index `terms` is emptied in its own way."""
+CONTENT_TABLES = tuple("documents chunks texts removed filters filter_values links facts packed".split())
+"""The other tables that have nothing in them once a store is cleared. The index `terms` is emptied in its own way."""
 
 ANALYSED_BY = f"{ANALYSIS}/{unicodedata.unidata_version}"
 """What made the index terms; another Unicode version may fold otherwise, and the index is then built
@@ -141,10 +130,9 @@ class StoreConnection(sqlite3.Connection):
 
 def create(connection: sqlite3.Connection) -> None:
     """Lay out an empty store. Call inside a transaction."""
-    for statement in TABLES.split(";\n"):
-        if statement.strip():
-            connection.execute(statement)
-    connection.execute(ENTITY_TABLE)
+    for statement in (TABLES + VECTOR_TABLES.format(FIRST)).split(";\n"):
+        connection.execute(statement)
+    connection.execute(ENTITY_TABLE.format(FIRST))
     connection.execute(PACKED_TABLE)
     values = {"store": uuid.uuid4().hex, "generation": 0, "chunks": 0, "length": 0, "log": 0, "removed": 0}
     values[LAST_FILTER] = 0
@@ -157,7 +145,7 @@ def create(connection: sqlite3.Connection) -> None:
 def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a store of an older version that is read up to date. Call inside a write transaction."""
     if not has_entities(connection):
-        connection.execute(ENTITY_TABLE)
+        connection.execute(ENTITY_TABLE.format(FIRST))
     connection.execute(PACKED_TABLE)
     if connection.execute("PRAGMA user_version").fetchone()[0] < USUAL:
         last = connection.execute("SELECT coalesce(max(number), 0) FROM filter_values").fetchone()[0]
@@ -173,9 +161,9 @@ def has_entities(connection: sqlite3.Connection) -> bool:
 def make_second(connection: sqlite3.Connection) -> None:
     """Make room for the vectors of a second model. Call inside a write transaction."""
     if suffixes(connection) == (FIRST,):
-        for statement in SECOND_TABLES.split(";\n"):
+        for statement in VECTOR_TABLES.format(SECOND).split(";\n"):
             connection.execute(statement)
-        connection.execute(ENTITY_TABLE.replace("TABLE entities", f"TABLE entities{SECOND}"))
+        connection.execute(ENTITY_TABLE.format(SECOND))
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 

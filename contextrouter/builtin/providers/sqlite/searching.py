@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from contextrouter.builtin.providers.job_runs import add_run_times
+from contextrouter.builtin.providers.queries import query_direction, terms_of
 from contextrouter.builtin.providers.sqlite import lookup, mentions_leg, schema
 from contextrouter.builtin.providers.sqlite.file import Stop, begin_snapshot, end_snapshot
 from contextrouter.builtin.providers.sqlite.filter import admitted
@@ -17,7 +18,6 @@ from contextrouter.builtin.providers.sqlite.vector_leg import CodeIndex, StaleSn
 from contextrouter.builtin.providers.vector_slots import answering, choose
 from contextrouter.errors import SourceError
 from contextrouter.model import Document, Hit, Query, Vector
-from contextrouter.text.languages import LanguageTerms, language_terms
 from contextrouter.vectors import unit_array
 
 Numbered = Sequence[tuple[int, float]]
@@ -42,15 +42,15 @@ class Snapshot:
         connection: sqlite3.Connection,
         stop: Stop,
         text: TextIndex,
-        nearby: Mapping[tuple[str, str], CodeIndex],
+        vector_indexes: Mapping[tuple[str, str], CodeIndex],
         embedded_by: tuple[str, int],
     ) -> None:
         self.connection, self.stop = connection, stop
-        self._text_index, self._nearby, self._embedded_by = text, nearby, embedded_by
+        self._text_index, self._vector_indexes, self._embedded_by = text, vector_indexes, embedded_by
         self._read_notes()
         self._documents: dict[int, Document] = {}
         self._unread: dict[int, None] = {}  # chunks that were found
-        self._vectors_at: dict[tuple[str, str], dict[int, Any]] = {each: {} for each in nearby}
+        self._vectors_at: dict[tuple[str, str], dict[int, Any]] = {each: {} for each in vector_indexes}
         self._contributions: Contributions = {}
 
     def _read_notes(self) -> None:
@@ -78,19 +78,15 @@ class Snapshot:
 
     def mentions(self, query: Query) -> list[Hit]:
         """A chunk of each document that names an entity of a query."""
-        condition = admitted(query, self._terms_of(query).without_phrases())
+        condition = admitted(query, terms_of(query, self._languages).without_phrases())
         best = mentions_leg.find_mentions(self.connection, query, condition, self.stop)
         ranking = self._ranking(best, query.limit, self._vectors_of(best))
         self._read_documents()
         return self._hits(ranking)
 
-    def _terms_of(self, query: Query) -> LanguageTerms:
-        required, excluded = query.required, query.excluded
-        return language_terms(query.text, self._languages, required=required, excluded=excluded)
-
     def _rank_texts(self, query: Query) -> Ranking:
         schema.refuse_other_analysis(self.connection)
-        question = self._terms_of(query)
+        question = terms_of(query, self._languages)
         condition = admitted(query, question)
         best = self._text_index.search(
             self.connection,
@@ -101,31 +97,25 @@ class Snapshot:
         return self._ranking(best, query.limit, self._vectors_of(best))
 
     def _rank_vectors(self, query: Query) -> Ranking:
-        if query.vector is None:
-            raise SourceError(
-                f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
-            )
-        try:
-            vector = unit_array(query.vector)
-        except (ValueError, TypeError) as error:
-            raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
+        vector = query_direction(query, unit_array)
         while True:
             self.stop.check()
-            place = self._suffix(), query.leg
+            slot = choose(schema.slots(self.connection), *self._embedded_by)
             if vector is None:
                 return Ranking([], {})
-            condition = admitted(query, self._terms_of(query).without_phrases())
+            place = slot.suffix, query.leg
+            condition = admitted(query, terms_of(query, self._languages).without_phrases())
             try:
-                near = self._nearby[place].search(
+                best = self._vector_indexes[place].search(
                     self.connection,
                     VectorQuery(vector, condition, query.limit),
                     self._vectors_at[place],
                     self.stop,
                 )
-                return self._ranking(near.ranked, query.limit, near.vectors)
+                return self._ranking(best, query.limit, self._vectors_at[place])
             except StaleSnapshot:
                 self._read_documents()  # a later snapshot may lack them, and have vectors of another model
-                self._vectors_at = {each: {} for each in self._nearby}
+                self._vectors_at = {each: {} for each in self._vector_indexes}
                 end_snapshot(self.connection)
                 begin_snapshot(self.connection)
                 self._read_notes()
@@ -155,18 +145,9 @@ class Snapshot:
 
     def _vectors_of(self, best: Numbered) -> Mapping[int, Vector]:
         """The vectors of chunks, where they are of the model that questions have."""
-        slot = answering(schema.slots(self.connection), *self._embedded_by) if self._nearby else None
+        slot = answering(schema.slots(self.connection), *self._embedded_by) if self._vector_indexes else None
         if slot is None:
             return {}
         place, chunks = (slot.suffix, "vector"), [number for number, _ in best]
-        return self._nearby[place].vectors_of(self.connection, chunks, self._vectors_at[place])
-
-    def _suffix(self) -> str:
-        """The place of the vectors that questions are compared with. Raises SourceError."""
-        return choose(schema.slots(self.connection), *self._embedded_by).suffix
-
-
-def terms_of(connection: sqlite3.Connection, query: Query) -> LanguageTerms:
-    """A query in the terms of the index, for the languages that the store holds."""
-    languages = schema.languages(connection)
-    return language_terms(query.text, languages, required=query.required, excluded=query.excluded)
+        self._vector_indexes[place].read_vectors(self.connection, chunks, self._vectors_at[place])
+        return self._vectors_at[place]

@@ -62,9 +62,9 @@ class SnapshotCache(ABC, Generic[S]):
     def first(self, connection: sqlite3.Connection) -> S:
         """The value before any chunk is read."""
 
-    @abstractmethod
     def update(self, connection: sqlite3.Connection, value: S) -> S:
-        """The value with what is new in the snapshot of `connection`."""
+        """The value with what is new in the snapshot of `connection`; by default, nothing is."""
+        return value
 
 
 class Recent(Generic[K, V]):
@@ -101,10 +101,6 @@ class RecentReads(SnapshotCache[Recent[K, V]]):
     def first(self, connection: sqlite3.Connection) -> Recent[K, V]:
         """Nothing was read."""
         return Recent(self._most)
-
-    def update(self, connection: sqlite3.Connection, value: Recent[K, V]) -> Recent[K, V]:
-        """What was read stays right until a key changes."""
-        return value
 
 
 class Lengths(NamedTuple):

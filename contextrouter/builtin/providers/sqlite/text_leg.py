@@ -5,14 +5,14 @@ idf.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextrouter.builtin.providers.sqlite import packed_postings, schema
 from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition, visible
-from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, numbers, numpy
+from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, by_field_letter, numpy, occurrences
 from contextrouter.builtin.providers.sqlite.score_sums import (
     Contributions,
     Postings,
@@ -61,26 +61,25 @@ class TextQuery(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """A search while it reads: its snapshot, the store's id, what is packed, what was read before, when to
-    stop.
-    """
+    """What a search reads with."""
 
-    connection: sqlite3.Connection
-    store: str
+    connection: sqlite3.Connection  # on one snapshot
+    store: str  # its id
     packed: packed_postings.Packed
-    recent: Recent[str, Postings]
+    recent: Recent[str, Postings]  # what was read before
     stop: Stop
 
 
 class TextIndex:
     """Scores chunks by the terms of a question. Holds the chunks' lengths; the postings stay in the file.
+    `weights` are those of title, heading path and body.
 
     What a scope hides is no part of any count, so that no score says anything of it.
     """
 
-    def __init__(self, weights: Mapping[str, float], admitted: AdmittedChunks) -> None:
-        self._weights = {ord(field[0]): weight for field, weight in weights.items()}
-        self._gone, self._packed = packed_postings.GoneChunks(), packed_postings.PackedTerms()
+    def __init__(self, weights: Sequence[float], admitted: AdmittedChunks) -> None:
+        self._weights = tuple(map(float, weights))
+        self._removed, self._packed = packed_postings.RemovedChunks(), packed_postings.PackedTerms()
         self._admitted = admitted
         self._lengths, self._label_counts = ChunkLengths(), LabelCounts()
         self._languages = ChunkLanguages()
@@ -145,7 +144,7 @@ class TextIndex:
         self._label_counts.forget()
         self._languages.forget()
         self._recent.forget()
-        self._gone.forget()
+        self._removed.forget()
         self._packed.forget()
 
     def _reading(self, connection: sqlite3.Connection, stop: Stop) -> _Reading:
@@ -180,33 +179,26 @@ class TextIndex:
         self, reading: _Reading, words: Sequence[Word], worth: Collection[str] | None, shown: VisibleChunks
     ) -> dict[str, tuple[tuple[int, str], Postings]]:
         """The postings of the words' terms that are worth reading (None: of all), each under a name of its
-        own, with the word that it is of; a beginning stands for a word for each term that it begins.
+        own, with the word that it is of. A beginning stands for a word for each term that it begins.
         """
         read: dict[str, tuple[tuple[int, str], Postings]] = {}
-        for place, term, languages in ((at, *each) for at, word in enumerate(words) for each in word.items()):
-            begins = term.endswith(query_syntax.FURTHEST)
-            names: Iterable[str] = (term,)
-            if begins:
-                names = (
-                    _begun(reading.connection, term)
-                    if worth is None
-                    else [name for name in worth if name.startswith(term[:-1])]
+        for place, word in enumerate(words):
+            for term, languages in word.items():
+                begins = term.endswith(query_syntax.FURTHEST)
+                every = (
+                    (name, self._shown(reading, name, languages, shown.condition))
+                    for name in _terms_of(reading.connection, term, worth)
                 )
-            every = (
-                (name, self._shown(reading, name, languages, shown.condition))
-                for name in names
-                if worth is None or name in worth
-            )
-            filled = ((name, postings) for name, postings in every if len(postings.chunks))
-            for name, postings in islice(filled, query_syntax.MOST_EXPANDED):
-                key = " ".join((name, *sorted(languages or ())))
-                read.setdefault(key, ((place, name if begins else ""), postings))
+                filled = ((name, postings) for name, postings in every if len(postings.chunks))
+                for name, postings in islice(filled, query_syntax.MOST_EXPANDED):
+                    key = " ".join((name, *sorted(languages or ())))
+                    read.setdefault(key, ((place, name if begins else ""), postings))
         return read
 
-    def _shown(self, reading: _Reading, word: str, languages: Languages, condition: Condition) -> Postings:
+    def _shown(self, reading: _Reading, term: str, languages: Languages, condition: Condition) -> Postings:
         """The postings of a term in chunks in `languages` that meet a condition."""
         reading.stop.check()
-        postings = self._postings(reading, word)
+        postings = self._postings(reading, term)
         if languages is not None:
             with reading.stop.finishing():
                 kept = self._languages.read_at(reading.connection).among(postings.chunks, languages)
@@ -219,19 +211,13 @@ class TextIndex:
 
     def _postings(self, reading: _Reading, term: str) -> Postings:
         """The postings of a term. The queries of a question share most of their terms, and questions many."""
-        postings = self._quick_postings(reading, term)
-        if postings is None:
-            postings = self._read_postings(reading.connection, term)
-            reading.recent.add(term, postings, len(postings.chunks))
-        return postings
-
-    def _quick_postings(self, reading: _Reading, term: str) -> Postings | None:
-        """The postings of a term that were read before, or are packed."""
         postings = reading.recent.get(term)
-        if postings is None and term in reading.packed.numbers:
-            weights = [*self._weights.values()]
-            read = packed_postings.read_packed(reading.connection, reading.packed, term, weights)
-            postings = Postings(*read).without(self._gone.read_at(reading.connection))
+        if postings is None:
+            if term in reading.packed.term_numbers:
+                read = packed_postings.read_packed(reading.connection, reading.packed, term, self._weights)
+                postings = Postings(*read).without(self._removed.read_at(reading.connection))
+            else:
+                postings = self._read_postings(reading.connection, term)
             reading.recent.add(term, postings, len(postings.chunks))
         return postings
 
@@ -239,47 +225,42 @@ class TextIndex:
         """Terms whose postings are read. To count a term's chunks costs half as much as to read them, where
         they are not packed: few are just read.
         """
-        few = len(terms) <= FEW or len(terms) * total <= POSTINGS
-        if few and not any(term.endswith(query_syntax.FURTHEST) for term in terms):
-            return list(terms)
-        packed = {term for term in terms if term in reading.packed.numbers}
+        connection, packed = reading.connection, reading.packed
+        whole = [term for term in terms if not term.endswith(query_syntax.FURTHEST)]
+        if len(whole) == len(terms) and (len(terms) <= FEW or len(terms) * total <= POSTINGS):
+            return whole
+        common = {term for term in terms if term in packed.term_numbers}
         ready = {term for term in terms if reading.recent.get(term) is not None}
-        if packed and len(terms) - len(packed) <= FEW:  # the others are rare, and so read
-            ready |= {term for term in terms if not term.endswith(query_syntax.FURTHEST)} - packed
-        counts = {term: len(self._postings(reading, term).chunks) for term in terms if term in ready}
-        counts |= frequencies(reading.connection, [term for term in terms if term not in packed | ready])
-        unread = packed - ready
-        most = {
-            term: packed_postings.count_packed(reading.connection, reading.packed, term) for term in unread
-        }
+        if common and len(terms) - len(common) <= FEW:  # the others are rare, and so read
+            ready |= {*whole} - common
+        exact = {term: len(self._postings(reading, term).chunks) for term in terms if term in ready}
+        exact |= frequencies(connection, [term for term in terms if term not in common | ready])
+        unread = common - ready
+        most = exact | {term: packed_postings.count_packed(connection, packed, term) for term in unread}
         budget = max(POSTINGS, FOLD * total)
-        chosen = bm25.rarest([*counts.items(), *most.items()], budget)[:_MOST_TERMS]
-        gone = len(self._gone.read_at(reading.connection)) if unread else 0
-        if gone and not _is_certain({*chosen}, counts | most, {term: gone for term in unread}, budget):
-            counts |= {term: len(self._postings(reading, term).chunks) for term in unread}
-            return bm25.rarest(list(counts.items()), budget)[:_MOST_TERMS]
+        chosen = bm25.rarest([*most.items()], budget)[:_MOST_TERMS]
+        removed = len(self._removed.read_at(connection)) if unread else 0
+        if removed and not _is_certain({*chosen}, most, dict.fromkeys(unread, removed), budget):
+            exact |= {term: len(self._postings(reading, term).chunks) for term in unread}
+            return bm25.rarest([*exact.items()], budget)[:_MOST_TERMS]
         return chosen
 
     def _read_postings(self, connection: sqlite3.Connection, term: str) -> Postings:
+        """The postings of a term from FTS5."""
         np = numpy()
-        # Postings of one term come by chunk; a field is known by its first letter.
-        (coded,) = numbers(
-            connection, "SELECT group_concat(doc * 128 + unicode(col)) FROM postings WHERE term = ?", (term,)
-        )
-        if not len(coded):
-            return Postings(coded, np.zeros(0))
-        weights = np.zeros(128)
-        weights[list(self._weights)] = list(self._weights.values())
-        chunks = coded >> 7
+        chunks, letters = occurrences(connection, term)
+        if not len(chunks):
+            return Postings(chunks, np.zeros(0))
         starts = np.flatnonzero(np.diff(chunks, prepend=-1))
-        return Postings(chunks[starts], np.add.reduceat(weights[coded & 127], starts))
+        weights = by_field_letter(self._weights)[letters]
+        return Postings(chunks[starts], np.add.reduceat(weights, starts))
 
 
 def _is_certain(
     chosen: Collection[str], most: Mapping[str, int], fewer: Mapping[str, int], budget: int
 ) -> bool:
-    """Whether the rarest terms within a budget are those chosen, though counts may be lower than `most`, by
-    up to `fewer`.
+    """Whether the rarest terms within a budget are those chosen, though a count may be lower than in `most`,
+    by up to that in `fewer`.
     """
     least = {term: count - fewer.get(term, 0) for term, count in most.items()}
     following = min([count for term, count in least.items() if term not in chosen], default=None)
@@ -297,19 +278,22 @@ def frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> dict[st
     counts: dict[str, int] = {}
     for term in terms:
         if term.endswith(query_syntax.FURTHEST):
-            rows = connection.execute(
-                "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? ORDER BY term LIMIT ?",
-                (term[:-1], term, query_syntax.MOST_EXPANDED),
-            )
+            counts.update(islice(_begun(connection, term), query_syntax.MOST_EXPANDED))
         else:
-            rows = connection.execute("SELECT term, doc FROM vocabulary WHERE term = ?", (term,))
-        counts.update(rows.fetchall())
+            counts.update(connection.execute("SELECT term, doc FROM vocabulary WHERE term = ?", (term,)))
     return counts
 
 
-def _begun(connection: sqlite3.Connection, term: str) -> Iterator[str]:
-    """The terms that a beginning stands for, in their order."""
-    rows = connection.execute(
-        "SELECT term FROM vocabulary WHERE term >= ? AND term < ? ORDER BY term", (term[:-1], term)
-    )
-    return (row[0] for row in rows)
+def _begun(connection: sqlite3.Connection, beginning: str) -> Iterator[tuple[str, int]]:
+    """The terms that a beginning stands for, in their order, and in how many chunks each of them occurs."""
+    sql = "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? ORDER BY term"
+    return connection.execute(sql, (beginning[:-1], beginning))
+
+
+def _terms_of(connection: sqlite3.Connection, term: str, worth: Collection[str] | None) -> Iterator[str]:
+    """The term, or the terms that it begins, of those that are `worth` reading (None: all are)."""
+    if not term.endswith(query_syntax.FURTHEST):
+        return iter((term,) if worth is None or term in worth else ())
+    if worth is None:
+        return (name for name, _ in _begun(connection, term))
+    return (name for name in worth if name.startswith(term[:-1]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers.sqlite import schema
@@ -20,7 +20,7 @@ from contextrouter.builtin.providers.sqlite.file import Stop
 from contextrouter.builtin.providers.sqlite.filter import Condition
 from contextrouter.builtin.providers.sqlite.rows import AdmittedChunks, best, numbers, numpy
 from contextrouter.builtin.providers.sqlite.snapshot_cache import RecentReads, SnapshotCache
-from contextrouter.builtin.providers.vector_slots import FIRST, SECOND
+from contextrouter.builtin.providers.vector_slots import FIRST, REBUILD, SECOND
 from contextrouter.errors import MissingDependency, SourceError
 from contextrouter.model import Vector
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Numbers: TypeAlias = NDArray[np.int64]
+    from contextrouter.builtin.providers.sqlite.rows import Numbers
+
     Rows: TypeAlias = NDArray[np.float32]
     Codes: TypeAlias = NDArray[np.int8]
 
@@ -48,13 +49,6 @@ class StaleSnapshot(Exception):
     """The snapshot is older than the codes: another reader has seen a later one. Take a new snapshot and ask
     again.
     """
-
-
-class Nearest(NamedTuple):
-    """Chunks near a query: (number, cosine), nearest first, and the vectors of these and others."""
-
-    ranked: list[tuple[int, float]]
-    vectors: Mapping[int, Vector]
 
 
 class VectorQuery(NamedTuple):
@@ -94,9 +88,9 @@ class CodeIndex(SnapshotCache[_Codes]):
 
     def search(
         self, connection: sqlite3.Connection, query: VectorQuery, vectors: dict[int, Any], stop: Stop
-    ) -> Nearest:
-        """The nearest admitted chunks and those tied with the last, nearest first; scores are of float32
-        vectors. `vectors` holds the vectors that the batch has read, by chunk; those read here are added.
+    ) -> list[tuple[int, float]]:
+        """The nearest admitted chunks (number, cosine) and those tied with the last, nearest first; cosines
+        are of float32 vectors. `vectors` holds those that the batch has read, by chunk; more are added here.
 
         Raises StaleSnapshot when the snapshot of `connection` is older than what is loaded.
         """
@@ -105,11 +99,11 @@ class CodeIndex(SnapshotCache[_Codes]):
         with stop.finishing():
             codes = self.read_at(connection)
         if len(codes.numbers) == len(codes.dead):
-            return Nearest([], vectors)
+            return []
         if codes.values.shape[1] != len(vector):
             raise SourceError(
                 f"Query vector has {len(vector)} dimensions, the store's have {codes.values.shape[1]}; "
-                f"use the embedder the store was filled with, or build it again with {schema.REBUILD}."
+                f"use the embedder the store was filled with, or build it again with {REBUILD}."
             )
         rough, step = _scan(codes, vector)
         rough[codes.dead] = -np.inf
@@ -122,30 +116,16 @@ class CodeIndex(SnapshotCache[_Codes]):
             rough = rough[admitted]
         chosen = _nominate(rough, limit, step)
         chunks = codes.numbers[chosen if admitted is None else admitted[chosen]]
-        rows = self._exact(connection, chunks, len(vector), vectors)
-        scores = np.clip(rows.astype(np.float64) @ vector.astype(np.float64), -1.0, 1.0)
-        return Nearest(best(chunks, scores, limit, 6), vectors)
+        self.read_vectors(connection, chunks.tolist(), vectors)
+        exact = np.array([vectors[chunk] for chunk in chunks.tolist()], "<f4").reshape(-1, len(vector))
+        scores = np.clip(exact.astype(np.float64) @ vector.astype(np.float64), -1.0, 1.0)
+        return best(chunks, scores, limit, 6)
 
-    def vectors_of(
-        self, connection: sqlite3.Connection, chunks: Sequence[int], vectors: dict[int, Any]
-    ) -> Mapping[int, Vector]:
-        """The vectors of these chunks and of others, where they have one; see `search`."""
-        self._read_vectors(connection, chunks, vectors)
-        return vectors
-
-    def _exact(
-        self, connection: sqlite3.Connection, chunks: Numbers, dimensions: int, vectors: dict[int, Any]
-    ) -> Any:
-        """The vectors of chunks that have one, one row each."""
-        numbers = chunks.tolist()
-        self._read_vectors(connection, numbers, vectors)
-        return numpy().array([vectors[chunk] for chunk in numbers], "<f4").reshape(-1, dimensions)
-
-    def _read_vectors(
+    def read_vectors(
         self, connection: sqlite3.Connection, chunks: Sequence[int], vectors: dict[int, Any]
     ) -> None:
-        """Add the vectors of chunks to those at hand, from memory or the table. The queries of a question
-        find much the same.
+        """Add to `vectors` those of chunks that have one, from memory or the table. The queries of a question
+        find much the same chunks.
         """
         absent = [chunk for chunk in chunks if chunk not in vectors]
         if not absent:
@@ -303,7 +283,7 @@ def _rows(data: bytes, count: int, width: int, dimensions: int) -> Any:
     """Bytes as `count` rows of `width`. Raises SourceError for data of another length."""
     if len(data) != count * width:
         raise SourceError(
-            f"Store holds vectors of other lengths than the {dimensions} it notes; run {schema.REBUILD}."
+            f"Store holds vectors of other lengths than the {dimensions} it notes; run {REBUILD}."
         )
     return numpy().frombuffer(data, dtype="u1").reshape(count, width)
 

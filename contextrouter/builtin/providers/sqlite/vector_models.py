@@ -12,16 +12,20 @@ import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 
-from contextrouter.builtin.providers.entity_texts import PAGE
+from contextrouter.builtin.providers.entity_texts import PAGE, EntityTexts, distinct_texts
+from contextrouter.builtin.providers.payloads import document
 from contextrouter.builtin.providers.sqlite import entity_vectors, schema, write
 from contextrouter.builtin.providers.sqlite.file import StoreFile
-from contextrouter.builtin.providers.sqlite.payloads import document
-from contextrouter.builtin.providers.sqlite.vector_leg import code
-from contextrouter.builtin.providers.vector_slots import COUNTED_AS, NOTES, SECOND, Slot, of_model, place_for
+from contextrouter.builtin.providers.vector_slots import (
+    COUNTED_AS,
+    NOTES,
+    SECOND,
+    Slot,
+    place_for,
+    present_slot,
+)
 from contextrouter.contracts import ChunkToEmbed, StoredModel
-from contextrouter.errors import SourceError
 from contextrouter.model import Vector
-from contextrouter.vectors import unit_array
 
 _WITHOUT = "NOT EXISTS (SELECT 1 FROM vectors{0} v WHERE v.chunk = c.number)"
 
@@ -56,23 +60,21 @@ class SqliteModels:
         """Keep vectors of chunks that are still there and have none; return how many these were."""
 
         def encoded() -> list[tuple[int, write.VectorRows]]:
-            return [(int(key), _encode_vectors(by_leg)) for key, by_leg in vectors.items()]
+            return [(int(key), write.encode_vectors(by_leg)) for key, by_leg in vectors.items()]
 
         return await self._file.write(lambda c, rows: _add_vectors(c, model, rows), encoded)
 
     async def entity_texts(self, model: str) -> Sequence[str]:
         """The distinct texts about the next entities that have no vectors of a model."""
-
-        def texts(connection: sqlite3.Connection) -> list[str]:
-            entities = entity_vectors.without_vectors(connection, PAGE, _slot_of(connection, model).suffix)
-            return list(dict.fromkeys(text for entity in entities for text in entity.texts))
-
-        return await self._file.read(lambda c, _: texts(c), missing=[])
+        entities: list[EntityTexts] = await self._file.read(
+            lambda c, _: entity_vectors.without_vectors(c, PAGE, _slot_of(c, model).suffix), missing=[]
+        )
+        return distinct_texts(entities)
 
     async def embed_entities(self, model: str, vectors: Mapping[str, Vector]) -> int:
         """Keep vectors of entities, by text; return how many entities have theirs now that had none."""
         return await self._file.write(
-            lambda c, _: entity_vectors.insert(c, PAGE, vectors, _slot_of(c, model).suffix)
+            lambda c, _: entity_vectors.insert(c, vectors, _slot_of(c, model).suffix)
         )
 
     async def finish(self, model: str) -> int:
@@ -85,10 +87,7 @@ class SqliteModels:
 
 
 def _slot_of(connection: sqlite3.Connection, model: str) -> Slot:
-    slot = of_model(schema.slots(connection), model)
-    if slot is None:
-        raise SourceError(f"Store has no place for the vectors of {model!r}: they were dropped meanwhile.")
-    return slot
+    return present_slot(schema.slots(connection), model)
 
 
 def _count_models(connection: sqlite3.Connection) -> list[StoredModel]:
@@ -125,11 +124,6 @@ def _find_gaps(connection: sqlite3.Connection, model: str, limit: int, after: in
     return [ChunkToEmbed(key=str(number), document=document(stored)) for number, stored in rows]
 
 
-def _encode_vectors(by_leg: Mapping[str, Vector | None]) -> write.VectorRows:
-    units = {leg: None if vector is None else unit_array(vector) for leg, vector in by_leg.items()}
-    return {leg: (unit.tobytes(), code(unit)) for leg, unit in units.items() if unit is not None}
-
-
 def _add_vectors(
     connection: sqlite3.Connection, model: str, rows: Sequence[tuple[int, write.VectorRows]]
 ) -> int:
@@ -137,11 +131,7 @@ def _add_vectors(
     added = 0
     for number, vectors in rows:
         for exact, _ in vectors.values():
-            if len(exact) // 4 != slot.dimensions:
-                raise SourceError(
-                    f"Embedder gave a vector of {len(exact) // 4} dimensions, {model!r} has"
-                    f" {slot.dimensions}; check the embedder."
-                )
+            slot.check_length(len(exact) // 4)
         sql = f"SELECT 1 FROM chunks c WHERE c.number = ? AND {_WITHOUT.format(slot.suffix)}"
         if connection.execute(sql, (number,)).fetchone():
             write.insert_vectors(connection, number, vectors, slot.suffix)
@@ -166,7 +156,7 @@ def _finish_filling(connection: sqlite3.Connection, model: str) -> int:
 
 def _drop_model(connection: sqlite3.Connection, model: str) -> None:
     suffix = _slot_of(connection, model).suffix
-    for table in (*write.VECTOR_TABLES, "entities"):
+    for table in schema.MODEL_TABLES:
         connection.execute(f"DELETE FROM {table}{suffix}")
     connection.executemany("DELETE FROM meta WHERE key = ?", [(key + suffix,) for key in NOTES])
     schema.write_meta(connection, f"filled{suffix}", uuid.uuid4().hex)

@@ -13,21 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from contextrouter.builtin.providers import stored_attributes
-from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds
+from contextrouter.builtin.providers.filtering import aligned, indexed, labelled, microseconds, storable
 from contextrouter.builtin.providers.job_runs import KEY
 from contextrouter.builtin.providers.name_candidates import name_key
+from contextrouter.builtin.providers.payloads import compress, document, payload
 from contextrouter.builtin.providers.sqlite import entity_vectors, packed_postings, schema
-from contextrouter.builtin.providers.sqlite.payloads import compress, document, payload
 from contextrouter.builtin.providers.sqlite.vector_leg import LEGS, code
-from contextrouter.builtin.providers.vector_slots import (
-    COUNTED_AS,
-    EMPTY,
-    SECOND,
-    Slot,
-    choose,
-    note_keys,
-    of_model,
-)
+from contextrouter.builtin.providers.vector_slots import COUNTED_AS, EMPTY, Slot, choose, note_keys, of_model
 from contextrouter.contracts import Entry
 from contextrouter.errors import IngestError
 from contextrouter.model import Document, Fact, Vector
@@ -36,9 +28,7 @@ from contextrouter.text.fields import fields
 from contextrouter.text.stemming import ENGLISH, stem_language, stemmer
 from contextrouter.vectors import unit_array
 
-VECTOR_TABLES = ("vectors", "vector_codes", "keywords_codes")
 LOGGED = 10_000  # removed chunks, at least, before their log is cut
-
 
 VectorRows: TypeAlias = Mapping[str, tuple[bytes, bytes]]
 """leg -> float32, code"""
@@ -69,9 +59,7 @@ class Rows(NamedTuple):
 def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
     """Turn an entry into rows. Raises IngestError that names the document and what is wrong with it."""
     document = entry.document
-    if not document.id:
-        raise IngestError("Document without an id cannot be stored; give it one.")
-    try:
+    with storable(document):
         chunks = labelled(document, entry.chunks)
         aligned(entry, legs)
         return Rows(
@@ -97,11 +85,6 @@ def prepare(entry: Entry, legs: Sequence[str]) -> Rows:
             links=tuple(dict.fromkeys(link for link in document.links if link)),
             facts=tuple(_fact(fact, document) for fact in entry.facts),
         )
-    except UnicodeEncodeError as error:
-        problem = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
-        raise IngestError(f"Document {document.id!r} {problem}.", document=document.id) from error
-    except (ValueError, TypeError, OverflowError) as error:
-        raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
 def terms(chunk: Document) -> tuple[str, str, str]:
@@ -119,8 +102,8 @@ def upsert(connection: sqlite3.Connection, rows: Iterable[Rows], model: str, dim
     for row in rows:
         places = _check_sizes(connection, places, row, model, dimensions)
         _remove(connection, row.tenant, row.id)
-        slots = (choose(places, model, dimensions) if places else EMPTY, places)
-        _insert(connection, row, (filters, packer), slots)
+        slot = choose(places, model, dimensions) if places else EMPTY
+        _insert(connection, row, filters, packer, slot, places)
     filters.keep()
     packer.finish()
     next_generation(connection)
@@ -137,8 +120,9 @@ def delete(connection: sqlite3.Connection, ids: Iterable[str], tenant: str) -> i
 
 def clear(connection: sqlite3.Connection) -> None:
     """Remove everything, and forget which embedder filled the store."""
-    second = [f"{table}{SECOND}" for table in (*VECTOR_TABLES, "entities")]
-    for table in (*schema.EMPTIED, *(second if SECOND in schema.suffixes(connection) else ())):
+    places = schema.suffixes(connection)
+    vectors = [table + suffix for suffix in places for table in schema.MODEL_TABLES]
+    for table in (*schema.CONTENT_TABLES, *vectors):
         connection.execute(f"DELETE FROM {table}")
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
     connection.executemany("DELETE FROM meta WHERE key = ?", [(key,) for key in (*note_keys(), COUNTED_AS)])
@@ -176,13 +160,13 @@ def reanalyse(connection: sqlite3.Connection) -> None:
 
 
 def _by_leg(vectors: Mapping[str, Sequence[Vector | None]], number: int) -> VectorRows:
-    encoded: dict[str, tuple[bytes, bytes]] = {}
-    for leg, of_chunks in vectors.items():
-        vector: Vector | None = of_chunks[number]
-        row = None if vector is None else unit_array(vector)
-        if row is not None:
-            encoded[leg] = (row.tobytes(), code(row))
-    return encoded
+    return encode_vectors({leg: of_chunks[number] for leg, of_chunks in vectors.items()})
+
+
+def encode_vectors(by_leg: Mapping[str, Vector | None]) -> VectorRows:
+    """The vectors of a chunk that have a direction, as they are stored."""
+    units = {leg: None if vector is None else unit_array(vector) for leg, vector in by_leg.items()}
+    return {leg: (unit.tobytes(), code(unit)) for leg, unit in units.items() if unit is not None}
 
 
 def _chunk(chunk: Document, vectors: VectorRows, others: Mapping[str, VectorRows]) -> ChunkRows:
@@ -252,7 +236,7 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
         " c.document = ?",
         existing,
     ).fetchall()
-    of_vectors = [table + suffix for suffix in schema.suffixes(connection) for table in VECTOR_TABLES]
+    of_vectors = [table + suffix for suffix in schema.suffixes(connection) for table in schema.CHUNK_VECTORS]
     tables = ("texts", "filters", *of_vectors)
     for number, length, stored in chunks:
         values = (number, *terms(document(stored)))
@@ -278,11 +262,12 @@ def _remove(connection: sqlite3.Connection, tenant: str, id: str) -> bool:
 def _insert(
     connection: sqlite3.Connection,
     rows: Rows,
-    of_transaction: tuple[_FilterNumbers, packed_postings.Packer],
-    of_vectors: tuple[Slot, list[Slot]],
+    filters: _FilterNumbers,
+    packer: packed_postings.Packer,
+    slot: Slot,
+    places: list[Slot],
 ) -> None:
-    """Insert one document. `of_vectors`: the place of its vectors, and all places that are in use."""
-    (filters, packer), (slot, places) = of_transaction, of_vectors
+    """Insert one document. `slot` is the place of its vectors, `places` are all that are in use."""
     document = connection.execute(
         "INSERT INTO documents (tenant, id, compartment, sensitivity, url, fingerprint, payload) VALUES (?,"
         " ?, ?, ?, ?, ?, ?)",
@@ -337,7 +322,7 @@ class _FilterNumbers:
         self.numbers: dict[tuple[str, str], int] = {}
         self.last = schema.number(connection, schema.LAST_FILTER)
 
-    def insert(self, chunk: int | None, filters: Sequence[tuple[str, str]]) -> None:
+    def insert(self, chunk: int, filters: Sequence[tuple[str, str]]) -> None:
         """Give a chunk its filter values."""
         numbers = self.numbers
         for pair in filters:

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 from contextrouter.builtin.providers.vertex.data_objects import RETURNED, VECTOR, Row
 from contextrouter.builtin.providers.vertex.object_filter import Condition, join_conditions
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
-
-MOST = 1_000  # objects in one request or answer
-_BYTES = 3_000_000  # of one request that writes
+from contextrouter.builtin.shared.google_cloud.request_batches import MOST, cut_batches
 
 
 class StoredRow(NamedTuple):
@@ -168,7 +166,7 @@ class Collection:
     async def create(self, rows: Sequence[Row]) -> None:
         """Create objects. One that is there already has the same content, and stays."""
         types = self.types
-        for part in _batches(rows):
+        for part in cut_batches(rows, lambda row: row.size):
             requests = [
                 types.CreateDataObjectRequest(
                     parent=self.name, data_object_id=row.id, data_object=self._object(row)
@@ -183,7 +181,7 @@ class Collection:
     async def put(self, rows: Sequence[Row]) -> None:
         """Create objects, or replace those that are there."""
         types = self.types
-        for part in _batches(rows):
+        for part in cut_batches(rows, lambda row: row.size):
             requests = [
                 types.UpdateDataObjectRequest(data_object=self._object(row, self.object_name(row.id)))
                 for row in part
@@ -281,16 +279,3 @@ class Collection:
 
 def _filter(conditions: Sequence[Condition]) -> dict[str, Condition]:
     return {"filter": join_conditions(conditions)} if conditions else {}
-
-
-def _batches(rows: Sequence[Row]) -> list[list[Row]]:
-    """Cut rows into requests of a size that a service takes."""
-    batches: list[list[Row]] = []
-    size = 0
-    for row in rows:
-        if not batches or len(batches[-1]) == MOST or size + row.size > _BYTES:
-            batches.append([])
-            size = 0
-        batches[-1].append(row)
-        size += row.size
-    return batches

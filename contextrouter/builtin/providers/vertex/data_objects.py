@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from contextrouter.builtin.providers.filtering import UNTRUSTED, aligned, labelled, microseconds
+from contextrouter.builtin.providers.filtering import UNTRUSTED, aligned, labelled, microseconds, storable
 from contextrouter.contracts import Entry
-from contextrouter.errors import IngestError
 from contextrouter.filters import attributes
 from contextrouter.model import Document
 from contextrouter.text.analysis import analyse
@@ -73,9 +72,7 @@ def make_rows(entry: Entry, legs: Sequence[str], dimensions: int) -> EntryRows:
     `dimensions` is the length of the store's vectors; 0: it has none yet.
     """
     document = entry.document
-    if not document.id:
-        raise IngestError("Document without an id cannot be stored; give it one.")
-    try:
+    with storable(document):
         aligned(entry, legs)
         chunks = labelled(document, entry.chunks)
         vectors = [_vector(entry, number, dimensions) for number in range(len(chunks))]
@@ -85,11 +82,6 @@ def make_rows(entry: Entry, legs: Sequence[str], dimensions: int) -> EntryRows:
         head = Row(owner, {**notes, **_labels(document)}, None, len(payload.encode()) + 1_000)
         rows = tuple(_chunk_row(owner, chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True))
         return EntryRows(head, rows, frozenset(stem_language(chunk.language) for chunk in chunks))
-    except UnicodeEncodeError:
-        problem = "holds a lone surrogate, which is no character; decode its text with errors='replace'"
-        raise IngestError(f"Document {document.id!r} {problem}.", document=document.id) from None
-    except (ValueError, TypeError, OverflowError) as error:
-        raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from error
 
 
 def read_document(payload: str) -> Document | None:

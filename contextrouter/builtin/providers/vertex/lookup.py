@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from contextrouter.builtin.providers.filtering import make_facet
 from contextrouter.builtin.providers.vertex.collection import Collection, StoredRow
 from contextrouter.builtin.providers.vertex.data_objects import (
     UNTRUSTED_VALUE,
@@ -113,9 +114,8 @@ async def count_values(
                     if UNTRUSTED_VALUE in row.lists["values"]:
                         foreign.add(value)
         counts = sorted((-len(documents), value) for value, documents in owners.items())
-        shown = counts[: max(query.limit, 0)]
         facets += [
-            Facet(dimension=dimension, value=value.lstrip("\x1f"), count=-n, untrusted=value in foreign)
-            for n, value in shown
+            make_facet(dimension, value, -n, untrusted=value in foreign)
+            for n, value in counts[: max(query.limit, 0)]
         ]
     return facets

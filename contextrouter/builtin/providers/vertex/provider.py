@@ -11,8 +11,9 @@ from typing import Self
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_ENTRIES
 from contextrouter.builtin.providers.filtering import matches
+from contextrouter.builtin.providers.queries import refuse_other_leg, terms_of
 from contextrouter.builtin.providers.vertex import collection_setup, lookup, text_leg, vector_leg, write
-from contextrouter.builtin.providers.vertex.collection import MOST, Collection, Result
+from contextrouter.builtin.providers.vertex.collection import Collection, Result
 from contextrouter.builtin.providers.vertex.collection_server import CollectionServer
 from contextrouter.builtin.providers.vertex.data_objects import VECTOR, make_rows, read_document
 from contextrouter.builtin.providers.vertex.index_distances import IndexDistances
@@ -26,11 +27,12 @@ from contextrouter.builtin.shared.google_cloud.cloud_options import (
     check_short_name,
 )
 from contextrouter.builtin.shared.google_cloud.google_services import VECTOR_SEARCH
+from contextrouter.builtin.shared.google_cloud.request_batches import MOST
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
 from contextrouter.errors import ContractError, SourceError
 from contextrouter.model import Document, Facet, Hit, Query, Vector
 from contextrouter.scope import Scope
-from contextrouter.text.languages import LanguageTerms, language_terms
+from contextrouter.text.languages import LanguageTerms
 from contextrouter.text.stemming import stem_language
 
 NOTES_SECONDS = 5.0
@@ -127,9 +129,11 @@ class Vertex(Provider):
     async def aclose(self) -> None:
         """Close the connection, and give back a turn."""
         opened, self._opened = self._opened, None
-        if opened is not None and self._connection.at_home:
-            await opened[1].release()
-        await self._connection.aclose()
+        try:
+            if opened is not None and self._connection.at_home:
+                await opened[1].release()
+        finally:
+            await self._connection.aclose()
 
     async def ping(self) -> None:
         """Raise SourceError when the collection cannot be asked, or has not the index of the settings."""
@@ -162,15 +166,12 @@ class Vertex(Provider):
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return chunks, best first; text scores are the service's, vector scores cosines in [-1, 1]."""
-        if query.leg not in self.legs:
-            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
+        refuse_other_leg(query, self.legs)
         (collection, _, distances), conditions = self._get_opened(), query_conditions(query)
         if query.limit < 1 or conditions is None:
             return []
         notes = await self._recent_notes(query.deadline)
-        question = language_terms(
-            query.text, notes.languages, required=query.required, excluded=query.excluded
-        )
+        question = terms_of(query, notes.languages)
         if query.leg == "text":
             top = _candidates(query.limit, question)
             results = await text_leg.search_words(
@@ -352,14 +353,12 @@ def _hits(results: Sequence[Result], query: Query, question: LanguageTerms) -> S
         document = read_document(result.payload)
         if document is None:
             foreign += 1
-        elif matches(document, query) and question.allows(*_index_terms(document, result)):
+        elif matches(document, query) and question.allows(
+            [field.split() for field in result.terms.split("\n")], stem_language(document.language)
+        ):
             hits.append(Hit(document=document, score=result.score, vector=result.vector))
     if foreign:
         return Partial(
             hits[: query.limit], f"{foreign} objects of the collection were not written by contextrouter"
         )
     return hits[: query.limit]
-
-
-def _index_terms(document: Document, result: Result) -> tuple[Sequence[Sequence[str]], str]:
-    return [field.split() for field in result.terms.split("\n")], stem_language(document.language)

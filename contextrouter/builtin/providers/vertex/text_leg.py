@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextrouter.builtin.providers.vertex.collection import MOST, Collection, Result
+from contextrouter.builtin.providers.vertex.collection import Collection, Result
 from contextrouter.builtin.providers.vertex.object_filter import Condition
+from contextrouter.builtin.shared.google_cloud.request_batches import MOST
 from contextrouter.model import Query
 from contextrouter.text.languages import Languages, LanguageTerms
 from contextrouter.text.query_syntax import FURTHEST

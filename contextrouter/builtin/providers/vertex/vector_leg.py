@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contextrouter.builtin.providers.queries import query_direction
 from contextrouter.builtin.providers.vertex.collection import Collection, Result
 from contextrouter.builtin.providers.vertex.index_distances import IndexDistances
 from contextrouter.builtin.providers.vertex.object_filter import Condition
@@ -22,9 +23,14 @@ async def search_vectors(
     dimensions: int,
 ) -> list[Result]:
     """Return chunks with their cosines, best first. The vectors of an index stay there."""
-    direction = query_direction(query, dimensions)
+    direction = query_direction(query, unit)
     if direction is None:
         return []
+    if dimensions and len(direction) != dimensions:
+        raise SourceError(
+            f"Query vector has {len(direction)} dimensions, the store's have {dimensions}; use one embedder"
+            " for both."
+        )
     results = await collection.vector_search(
         direction,
         conditions,
@@ -34,21 +40,3 @@ async def search_vectors(
         deadline=query.deadline,
     )
     return await distances.with_cosines(direction, results, query.deadline)
-
-
-def query_direction(query: Query, dimensions: int) -> list[float] | None:
-    """Return the unit vector of a query; None for the zero vector. Raises SourceError for a wrong one."""
-    if query.vector is None:
-        raise SourceError(
-            f"Leg {query.leg!r} needs a query vector and got none; set `embedder` to a defined embedder."
-        )
-    try:
-        direction = unit(query.vector)
-    except ValueError as error:
-        raise SourceError(f"Query on the leg {query.leg!r} {error}.") from error
-    if direction is not None and dimensions and len(direction) != dimensions:
-        raise SourceError(
-            f"Query vector has {len(direction)} dimensions, the store's have {dimensions}; use one embedder"
-            " for both."
-        )
-    return direction

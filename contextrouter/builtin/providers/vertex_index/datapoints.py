@@ -23,7 +23,7 @@ _TENANT = "tenant="
 
 def datapoint_id(tenant: str | None, id: str) -> str:
     """Return the id of a chunk's datapoint: that of the chunk, behind its tenant where it has one."""
-    clean = id.encode("utf-8", "replace").decode()
+    clean = _sendable(id)
     if not tenant and not clean.startswith(_TENANT):
         return clean
     return f"{_TENANT}{quote(tenant or '', safe='')}/{clean}"

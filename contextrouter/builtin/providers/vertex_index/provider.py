@@ -11,9 +11,9 @@ from typing import Any, Self
 from msgspec import structs
 
 from contextrouter.builtin.providers.example_documents import EXAMPLE_DOCUMENTS
-from contextrouter.builtin.providers.filtering import aligned, labelled, matches
+from contextrouter.builtin.providers.filtering import aligned, labelled, matches, storable
 from contextrouter.builtin.providers.memory import Memory
-from contextrouter.builtin.providers.vertex.vector_leg import query_direction
+from contextrouter.builtin.providers.queries import query_direction, refuse_other_leg
 from contextrouter.builtin.providers.vertex_index.datapoints import make_datapoint, restrict
 from contextrouter.builtin.providers.vertex_index.deployed_index import find_deployed
 from contextrouter.builtin.providers.vertex_index.index_server import IndexServer, example_vector
@@ -22,8 +22,9 @@ from contextrouter.builtin.providers.vertex_index.text_store import Texts, witho
 from contextrouter.builtin.shared.google_cloud.cloud_connection import CloudConnection
 from contextrouter.builtin.shared.google_cloud.cloud_options import CloudOptions, check_address, check_name
 from contextrouter.builtin.shared.google_cloud.google_services import vertex_ai
+from contextrouter.builtin.shared.google_cloud.request_batches import MOST, cut_batches
 from contextrouter.contracts import Entry, FilePath, Partial, Provider
-from contextrouter.errors import ContractError, IngestError, SourceError
+from contextrouter.errors import ContractError, SourceError
 from contextrouter.model import Document, Hit, Query
 from contextrouter.scope import Scope
 from contextrouter.text.analysis import analyse
@@ -32,8 +33,6 @@ from contextrouter.text.languages import language_terms
 from contextrouter.text.stemming import stem_language, stemmer
 from contextrouter.vectors import unit
 
-MOST = 1_000  # neighbours of one query; datapoints of one request
-_BYTES = 3_000_000  # of one request that writes
 _FEWEST_UNRESTRICTED = 200  # neighbours, where what may be seen is decided on arrival
 _SERVICE = "Vector Search (index)"
 _DEPLOYED = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
@@ -158,9 +157,8 @@ class VertexIndex(Provider):
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Return the nearest chunks with their cosines, best first; Partial where texts are missing."""
-        if query.leg not in self.legs:
-            raise SourceError(f"Leg {query.leg!r} is not one of this store's legs: {', '.join(self.legs)}.")
-        index, direction = self._get_neighbours(), query_direction(query, 0)
+        refuse_other_leg(query, self.legs)
+        index, direction = self._get_neighbours(), query_direction(query, unit)
         if query.limit < 1 or direction is None:
             return []
         neighbours = await self._find_neighbours(index, query, direction)
@@ -242,9 +240,7 @@ class VertexIndex(Provider):
         from google.cloud.aiplatform_v1 import types
 
         document = entry.document
-        if not document.id:
-            raise IngestError("Document without an id cannot be stored; give it one.")
-        try:
+        with storable(document):
             aligned(entry, self.vector_legs)
             chunks = labelled(document, entry.chunks)
             vectors = entry.vectors.get("vector", [None] * len(chunks))
@@ -253,8 +249,6 @@ class VertexIndex(Provider):
                 for chunk, vector in zip(chunks, vectors, strict=True)
                 if vector is not None and (direction := unit(vector)) is not None
             ]
-        except ValueError as error:
-            raise IngestError(f"Document {document.id!r} {error}.", document=document.id) from None
         return [make_datapoint(types, chunk, direction) for chunk, direction in pairs]
 
     async def _datapoint_ids(
@@ -274,7 +268,7 @@ class VertexIndex(Provider):
         from google.cloud.aiplatform_v1 import UpsertDatapointsRequest
 
         client = self._writer()
-        for part in _batches(points):
+        for part in cut_batches(points, lambda point: type(point).pb(point).ByteSize()):
             request = UpsertDatapointsRequest(index=self._admin.resource, datapoints=part)
             await self._admin.call(client.upsert_datapoints, request)
 
@@ -291,9 +285,6 @@ class VertexIndex(Provider):
     def _writer(self) -> Any:
         if not self._index:
             raise SourceError("No index to write to is named. Set `index` to one with streaming updates.")
-        self._admin.resource = (
-            f"projects/{self._admin.project}/locations/{self._location}/indexes/{self._index}"
-        )
         return self._admin.client("index_service")
 
     async def fingerprints(self, tenant: str | None = None) -> Mapping[str, str]:
@@ -311,20 +302,6 @@ class VertexIndex(Provider):
             listed = await self._datapoint_ids([(tenant, id) for id in dict.fromkeys(ids)])
             await self._remove([id for item in listed.values() for id in item])
             return await self._texts.fillable().delete(ids, tenant)
-
-
-def _batches(points: Sequence[Any]) -> list[list[Any]]:
-    """Cut datapoints into requests of a size that a service takes."""
-    batches: list[list[Any]] = []
-    total = 0
-    for point in points:
-        size = type(point).pb(point).ByteSize()
-        if not batches or len(batches[-1]) == MOST or total + size > _BYTES:
-            batches.append([])
-            total = 0
-        batches[-1].append(point)
-        total += size
-    return batches
 
 
 def _admits(document: Document, query: Query) -> bool:

@@ -57,13 +57,11 @@ def _description(value: Any) -> str:
 def _about(api: Mapping[str, Any]) -> Parsed:
     info = _mapping(api.get("info"))
     title = _words_of(info.get("title")) or "API"
-    lines = [f"# {title}", _words_of(info.get("description"))]
+    lines = [f"# {title}", _description(info)]
     lines += [f"Version: {version}"] if (version := _words_of(info.get("version"))) else []
     lines += [f"Server: {_words_of(_mapping(server).get('url'))}" for server in _list(api.get("servers"))]
-    lines += [
-        f"{_words_of(_mapping(tag).get('name'))}: {_words_of(_mapping(tag).get('description'))}"
-        for tag in _list(api.get("tags"))
-    ]
+    tags = map(_mapping, _list(api.get("tags")))
+    lines += [f"{_words_of(tag.get('name'))}: {_description(tag)}" for tag in tags]
     return _part("about", title, lines)
 
 
@@ -76,18 +74,15 @@ def _operations(api: Mapping[str, Any]) -> Iterator[Parsed]:
 
 def _operation(name: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Parsed:
     summary = _words_of(operation.get("summary"))
-    lines = [f"# {name}", summary, _words_of(operation.get("description"))]
-    lines += (
-        [f"Operation: `{operation_id}`"] if (operation_id := _words_of(operation.get("operationId"))) else []
-    )
+    operation_id = _words_of(operation.get("operationId"))
+    lines = [f"# {name}", summary, _description(operation)]
+    lines += [f"Operation: `{operation_id}`"] if operation_id else []
     lines += ["Deprecated."] if operation.get("deprecated") else []
-    parameters = [
-        _parameter(value) for value in _list(item.get("parameters")) + _list(operation.get("parameters"))
-    ]
+    parameters = list(map(_parameter, _list(item.get("parameters")) + _list(operation.get("parameters"))))
     lines += ["Parameters:", "\n".join(parameters)] if parameters else []
     body = _mapping(operation.get("requestBody"))
     if body:
-        lines += [f"Body: {_words_of(body.get('description')) or _media_schema(body)}", *_media_lines(body)]
+        lines += [f"Body: {_description(body) or _media_schema(body)}", *_media_lines(body)]
     answers = [
         f"- {code}: {_description(answer) or _reference(answer)}{_media_schema(answer)}"
         for code, answer in _mapping(operation.get("responses")).items()
@@ -102,11 +97,9 @@ def _parameter(value: Any) -> str:
     name = _words_of(parameter.get("name")) or _reference(value)
     kind = _type(parameter.get("schema") or parameter)
     needed = ", required" if parameter.get("required") else ""
-    about = _words_of(parameter.get("description"))
-    position = _words_of(parameter.get("in"))
-    return f"- `{name}` ({', '.join(filter(None, (position, kind)))}{needed})" + (
-        f": {about}" if about else ""
-    )
+    words = ", ".join(filter(None, (_words_of(parameter.get("in")), kind)))
+    about = _description(parameter)
+    return f"- `{name}` ({words}{needed})" + (f": {about}" if about else "")
 
 
 def _media_schema(value: Any) -> str:
@@ -144,10 +137,7 @@ def _properties(value: Any, depth: int) -> Iterator[str]:
     schema = _mapping(value)
     required = _list(schema.get("required"))
     for name, inner in _mapping(schema.get("properties")).items():
-        about, needed = (
-            _words_of(_mapping(inner).get("description")),
-            ", required" if name in required else "",
-        )
+        about, needed = _description(inner), ", required" if name in required else ""
         yield "  " * depth + f"- `{name}` ({_type(inner)}{needed})" + (f": {about}" if about else "")
         if depth < _DEEPEST:
             yield from _properties(inner, depth + 1)
@@ -156,7 +146,7 @@ def _properties(value: Any, depth: int) -> Iterator[str]:
 def _schemas(api: Mapping[str, Any]) -> Iterator[Parsed]:
     schemas = _mapping(_mapping(api.get("components")).get("schemas")) or _mapping(api.get("definitions"))
     for name, schema in schemas.items():
-        lines = [f"# {name}", _words_of(_mapping(schema).get("description")), _type(schema)]
+        lines = [f"# {name}", _description(schema), _type(schema)]
         yield _part(f"schema {name}", str(name), [*lines, "\n".join(_properties(schema, 0))])
 
 

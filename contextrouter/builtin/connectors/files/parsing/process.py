@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import threading
-from contextlib import suppress
 from typing import BinaryIO, cast
 
 import msgspec
 
 from contextrouter.builtin.connectors.files.parsing import worker
 from contextrouter.builtin.connectors.files.parsing.parsed import Parsed, Unreadable
+from contextrouter.builtin.connectors.reader_process import end_process, start_process
 from contextrouter.errors import MissingDependency
 
 JOBS = 500
 """Files after which a process makes room for a new one."""
-_PASSED_ON = (
-    "PATH",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "VIRTUAL_ENV",
-    "LD_LIBRARY_PATH",
-    "LANG",
-    "LC_ALL",
-    "SYSTEMROOT",
-    "TMPDIR",
-)
 _NAMES = {
     "pdfminer": "pdfminer-six",
     "docx": "python-docx",
@@ -61,18 +48,12 @@ class Parser:
                 self._end()
         if answer is None:
             slow = f"took more than {self.seconds:g} seconds to read."
-            raise Unreadable(
-                slow
-                if late.is_set()
-                else "ended the process that read it: it is damaged, or needs more than 2 GB of memory."
-            )
+            damaged = "ended the process that read it: it is damaged, or needs more than 2 GB of memory."
+            raise Unreadable(slow if late.is_set() else damaged)
         if answer.package:
             name = _NAMES.get(answer.package, answer.package)
-            raise Unreadable(
-                str(
-                    MissingDependency(name, "rss" if name == "feedparser" else "documents", what="Reading it")
-                )
-            )
+            extra = "rss" if name == "feedparser" else "documents"
+            raise Unreadable(str(MissingDependency(name, extra, what="Reading it")))
         if answer.parsed is None:
             raise Unreadable(answer.why)
         return answer.parsed
@@ -88,29 +69,14 @@ class Parser:
         return None if message is None else msgspec.json.decode(message, type=worker.Answer)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {
-            name: os.environ[name] for name in _PASSED_ON if name in os.environ
-        }  # none of the secrets
         self._jobs = 0
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of this package
-            [sys.executable, "-P", "-m", worker.__name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
+        self._process = start_process("-m", worker.__name__)
         return self._process
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()  # it was killed: this takes a moment, and leaves nothing behind
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
+        if process is not None:
+            end_process(process)
 
     def close(self) -> None:
         """End the process. What it is reading is unreadable."""

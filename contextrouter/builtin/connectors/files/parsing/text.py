@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import importlib.util
 import re
 from collections import Counter
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+from contextrouter.builtin.connectors.pages.charset import BOMS
+
 _HIGH = re.compile(rb"[\x80-\xff]+")
 _LOOKED_AT = 1 << 17  # bytes of which an encoding is guessed
 
@@ -25,7 +19,7 @@ def decode(data: bytes, encoding: str) -> tuple[str | None, str]:
     Without an `encoding` it is found out. What only looks like one is taken without a word when every byte
     fits it.
     """
-    mark = next((name for mark, name in _BOMS if data.startswith(mark)), "")
+    mark = next((name for mark, name in BOMS if data.startswith(mark)), "")
     wide = (encoding or mark).lower().replace("_", "-").startswith(("utf-16", "utf-32"))
     if b"\0" in data[:8192] and not wide:
         return None, "looks binary and was left out."
@@ -34,11 +28,9 @@ def decode(data: bytes, encoding: str) -> tuple[str | None, str]:
         return data.decode(name).removeprefix("\ufeff"), ""
     except UnicodeDecodeError as error:
         if not (encoding or mark) and (mixed := _of_two_encodings(data)):
-            return (
-                mixed,
-                "mixes UTF-8 with another encoding, which was read as Windows-1252; save it as UTF-8.",
-            )
-        guessed = None if encoding or mark else guess(data)
+            problem = "mixes UTF-8 with another encoding, which was read as Windows-1252; save it as UTF-8."
+            return mixed, problem
+        guessed = None if encoding or mark else _guess(data)
         if guessed is not None:
             return guessed, ""
         text = data.decode(name, "replace").removeprefix("\ufeff")
@@ -65,7 +57,7 @@ def _decode_run(run: bytes) -> tuple[str, bool]:
         return run.decode("cp1252", "replace"), False
 
 
-def guess(data: bytes) -> str | None:
+def _guess(data: bytes) -> str | None:
     """The text by charset-normalizer's best guess; None when it has none, or is not installed."""
     if importlib.util.find_spec("charset_normalizer") is None:
         return None

@@ -27,6 +27,8 @@ _VERSIONS = {
     "deprecated": "Deprecated since version",
 }
 _TITLED = re.compile(r"(?s)(.+?)\s*<[^<>]+>\Z")
+_WORDS = frozenset("ref doc term guilabel menuselection".split())
+"""Roles whose text is words, and no code."""
 _NOTES = frozenset("attention caution danger error hint important note tip warning seealso".split())
 _SETTINGS = {
     "_disable_config": True,
@@ -102,13 +104,7 @@ def _any_role(
     words = titled[1] if titled else text.lstrip("!")
     if words.startswith("~"):
         words = words[1:].rpartition(".")[2]
-    is_code = not titled and name.rpartition(":")[2] not in (
-        "ref",
-        "doc",
-        "term",
-        "guilabel",
-        "menuselection",
-    )
+    is_code = not titled and name.rpartition(":")[2] not in _WORDS
     return [nodes.literal(rawtext, words) if is_code else nodes.inline(rawtext, words)], []
 
 
@@ -154,7 +150,7 @@ def _unknown_directive() -> Any:
 
 
 class _Reader:
-    """The blocks of one document tree."""
+    """The blocks of one document tree. A method with the name of a node reads nodes of this kind."""
 
     def __init__(self) -> None:
         self.links: dict[str, None] = {}
@@ -217,15 +213,13 @@ class _Reader:
         yield markdown_line(f"{name}: {body}" if body else name)
 
     def _option_list_item(self, node: Any, level: int) -> Iterator[str]:
-        yield f"`{node.children[0].astext()}`: " + " ".join(
-            filter(None, self.blocks(node.children[1], level))
-        )
+        about = " ".join(filter(None, self.blocks(node.children[1], level)))
+        yield f"`{node.children[0].astext()}`: {about}"
 
-    def _block_quoted_blocks(self, node: Any, level: int) -> Iterator[str]:
+    def _block_quote(self, node: Any, level: int) -> Iterator[str]:
         yield _quoted_blocks(self.blocks(node, level))
 
-    def _admonition(self, node: Any, level: int) -> Iterator[str]:
-        yield _quoted_blocks(self.blocks(node, level))
+    _admonition = _block_quote
 
     def _footnote(self, node: Any, level: int) -> Iterator[str]:
         label = node.children[0].astext() if node.children else ""
