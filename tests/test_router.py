@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from time import monotonic
 from typing import ClassVar
 
@@ -361,6 +362,13 @@ def test_one_loop_owns_a_router_and_another_may_follow():
 def test_legs_a_source_does_not_have_stop_the_start():
     with pytest.raises(SettingsError, match=r"'vector' is no leg of this source. Its legs: default"):
         ContextRouter({"connectors": {"a": {"legs": ["vector"]}}}, connectors={"a": Fixed("a")})
+
+
+def test_an_embedder_of_a_store_that_is_not_defined_stops_the_start(tmp_path: Path):
+    store = {"use": "sqlite", "path": str(tmp_path / "store.db"), "embedder": "nope"}
+    with pytest.raises(SettingsError, match="'nope' is no defined embedder") as found:
+        ContextRouter({"providers": {"library": store}, "embedders": {"static": {"use": "static"}}})
+    assert [problem.key for problem in found.value.problems] == ["providers.library.embedder"]
 
 
 def test_weights_that_are_all_0_stop_the_start():

@@ -1,4 +1,4 @@
-"""Checks legs and weights after the sources are built, because only a source knows its legs."""
+"""Checks legs, embedders and weights after the sources are built: only a source knows its legs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ Sources = Mapping[str, Source | FactSource]
 
 
 def check_sources(settings: Settings, sources: Sources) -> Settings:
-    """Return the settings with added warnings. Raises SettingsError for legs and weights that cannot work."""
+    """Return the settings with added warnings. Raises SettingsError for legs, embedders and weights that
+    cannot work.
+    """
     of_documents = {name: source for name, source in sources.items() if isinstance(source, Source)}
     problems = [
+        *_embedder_problems(settings, of_documents),
         *_source_leg_problems(settings, of_documents),
         *_leg_weight_problems(settings, of_documents),
         *_route_leg_problems(settings, sources),
@@ -54,6 +57,21 @@ def _searchable_legs(settings: Settings, name: str, source: Source) -> set[str]:
     legs = settings.sources[name].keys.legs
     off = () if settings.rag.enable_fts else ("text",)
     return {leg for leg in source.legs if (legs is None or leg in legs) and leg not in off}
+
+
+def _embedder_problems(settings: Settings, sources: Mapping[str, Source]) -> list[Problem]:
+    """Return problems of sources whose embedder is not defined. `default` is made where no table defines
+    it.
+    """
+    names = sorted({"default", *settings.embedders})
+    problems = []
+    for name, source in sources.items():
+        if source.embedder and source.embedder not in names:
+            message = unknown(
+                f"{source.embedder!r} is no defined embedder", source.embedder, names, "Defined"
+            )
+            problems.append(settings.problem(f"{settings.sources[name].kind}s.{name}.embedder", message))
+    return problems
 
 
 def _source_leg_problems(settings: Settings, sources: Mapping[str, Source]) -> list[Problem]:

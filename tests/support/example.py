@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from contextrouter.cli import leaving, main
+from contextrouter.cli import leaving, main, terminal
 from contextrouter.cli.demo import PARTS
 from contextrouter.ingest import run
 
@@ -54,6 +54,7 @@ class CommandLine:
         if cwd is not None:
             self.monkeypatch.chdir(cwd)
         self.monkeypatch.setattr(sys, "argv", ["contextrouter", *arguments])
+        self.monkeypatch.setattr(terminal, "hidden", [])  # the secrets of this command alone
         self.capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
