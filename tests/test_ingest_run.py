@@ -158,7 +158,7 @@ async def test_progress_names_the_job(tmp_path: Path):
         ),
         (
             STORE.replace("path", 'embedder = "e5"\npath') + '[ingest.all]\nfrom = "texts"\nto = "store"\n',
-            "'e5' is not defined",
+            "'e5' is no defined embedder",
         ),
     ],
 )
