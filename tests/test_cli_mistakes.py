@@ -32,8 +32,32 @@ def test_a_file_in_place_of_a_folder_is_named(command: tuple[str, ...], cli: Com
     (tmp_path / "notes.txt").write_text("mine")
     ran = cli(*command, cwd=tmp_path)
     assert ran.code == 2
-    assert "'notes.txt' cannot be a folder" in " ".join(ran.err.split())
+    assert "'notes.txt' is a file, where a folder is needed" in " ".join(ran.err.split())
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_file_in_place_of_a_folder_below_is_named(cli: CommandLine, tmp_path: Path):
+    (tmp_path / "documents").write_text("mine")
+    ran = cli("init", cwd=tmp_path)
+    assert ran.code == 2
+    assert "'documents' is a file, where a folder is needed" in " ".join(ran.err.split())
+
+
+def test_a_source_that_cannot_name_its_problems_fails_its_own_check(cli: CommandLine, tmp_path: Path):
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "odd.py").write_text(
+        "from contextrouter import Connector\n"
+        "class Odd(Connector):\n"
+        "    unread = ()\n"
+        "    @property\n"
+        "    def problems(self):\n"
+        "        raise RuntimeError('not now')\n"
+        "    async def search(self, query):\n"
+        "        return []\n"
+    )
+    (tmp_path / "settings.toml").write_text('[plugins]\npaths = ["plugins"]\n[connectors.odd]\n')
+    ran = cli("check", cwd=tmp_path)
+    assert (ran.code, "not now" in ran.out, "1 check failed" in ran.out) == (1, True, True)
 
 
 def test_the_next_command_can_be_pasted_whatever_the_name_of_the_folder(cli: CommandLine, tmp_path: Path):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+import tomllib
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -20,7 +21,7 @@ from support.postgres_server import schema, uri
 from support.runners import Folder, alive, many, rows
 
 from contextrouter import ContextRouter
-from contextrouter.contracts import Provider
+from contextrouter.contracts import Embedder, Provider
 from contextrouter.errors import IngestError, SettingsError
 from contextrouter.ingest import Report, run
 from contextrouter.ingest.changes import Change
@@ -279,6 +280,24 @@ async def test_a_process_that_the_system_does_not_start_is_said(monkeypatch: pyt
         IngestError, match=r"do not start, 5 times in a row \(an error of the system: .*none/python"
     ):
         await runner.run(changes(), Progress(None))
+
+
+async def test_workers_need_no_embedder_of_another_store(
+    tmp_path: Path, dsn: str, schemas: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mine(Embedder):
+        model, dimensions = "mine", 2
+
+        async def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:
+            return [[1.0, 0.0] for _ in texts]
+
+    monkeypatch.chdir(tmp_path)
+    folder = Folder(tmp_path, dsn, **many(1))
+    tables = tomllib.loads(folder.settings(schemas(), workers=1).read_text())
+    tables["providers"]["other"] = {"use": "sqlite", "path": "other.db", "embedder": "mine"}
+    async with ContextRouter(tables, embedders={"mine": Mine()}) as router:
+        assert (await run(router))["notes"].added == 1
+    assert folder.pids() - {os.getpid()}
 
 
 async def test_plugins_made_by_hand_refuse_workers(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class Versions:
             if not isinstance(version, str):
                 raise TypeError(f"version() returned a {type(version).__name__}")
         except SourceError as error:  # it is down: each question tells so
-            log.debug("Source %r does not say its version now: %s", name, error)
+            log.debug("Source %r does not say its version now (%s).", name, type(error).__name__)
             return None
         except Exception as error:
             if name not in self._silent:

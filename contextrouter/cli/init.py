@@ -78,9 +78,9 @@ def write_files(contents: Mapping[Path, bytes], into: Path) -> None:
             with path.open("xb") as output:
                 output.write(content)
     except (FileExistsError, NotADirectoryError):
-        raise SettingsError(
-            f"{str(into)!r} cannot be a folder, because a file is in its place; name another folder."
-        ) from None
+        file = next((parent for parent in path.parents if parent.is_file()), path)
+        message = f"{str(file)!r} is a file, where a folder is needed; name another folder, or remove it."
+        raise SettingsError(message) from None
     except OSError as error:
         raise SettingsError(f"{str(into)!r} cannot be written: {error.strerror or error}.") from None
 

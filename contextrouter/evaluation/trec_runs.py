@@ -21,7 +21,7 @@ def save(path: Path, answers: Sequence[Asked], tag: str) -> None:
         for rank, name in enumerate(answer.ranked, 1)
     ]
     with _writing(path):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
 
 
 def _word(text: str) -> str:

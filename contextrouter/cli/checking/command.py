@@ -92,13 +92,15 @@ async def _check_plugin(router: ContextRouter, kind: str, name: str) -> CheckFin
             with containment():
                 async with asyncio.timeout(seconds):
                     detail = await step() or detail
+        with containment():
+            problems = list(plugin.problems) if isinstance(plugin, SupportsProblems) else []
     except TimeoutError:
         return CheckFinding(what=kind, name=name, status="failed", detail=f"no answer within {seconds:g} s")
     except Exception as error:
         message = mask(text_of(error) or type(error).__name__, router.settings.secrets)
         return CheckFinding(what=kind, name=name, status="failed", detail=message)
-    if isinstance(plugin, SupportsProblems) and plugin.problems:  # it answers, but not with all that it has
-        first, *others = plugin.problems
+    if problems:  # it answers, but not with all that it has
+        first, *others = problems
         more = f" ({len(others)} more)" if others else ""
         problem = mask(f"{first}{more}", router.settings.secrets)
         return CheckFinding(what=kind, name=name, status="warning", detail=f"{detail}: {problem}")

@@ -116,13 +116,20 @@ class Runners:
         return lambda: ProcessWorker(setup)
 
     def _tables(self) -> dict[str, Any]:
-        """Return the tables that workers need: those of plugins that fill stores."""
+        """Return the tables that workers need: those of plugins that fill stores. Another store may name an
+        embedder that was made by hand, which no worker has.
+        """
         tables = self.settings.tables
         sent: dict[str, Any] = {name: tables[name] for name in _TABLES if name in tables}
+        needed = {name: {*_needed(self.settings, job)} for name, job in self.settings.ingest.items()}
         jobs = {
             name: tables["ingest"][name]
-            for name, job in self.settings.ingest.items()
-            if not any(self._by_hand(*key) for key in _needed(self.settings, job))
+            for name, plugins in needed.items()
+            if not any(self._by_hand(*key) for key in plugins)
+        }
+        stores = {name for job in jobs for kind, name in needed[job] if kind == "provider"}
+        sent["providers"] = {
+            name: tables["providers"][name] for name in stores if name in tables["providers"]
         }
         zone: Mapping[str, Any] = tables.get("rag", {})
         inherited = {key: zone[key] for key in INHERITED if key in zone}
