@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from support.closing import give_up_closing
 from support.postgres_server import Server, open_store, run, schema
 from support.stores import entry, ids
 
@@ -172,11 +173,7 @@ async def test_closing_that_is_given_up_closes_the_pool_all_the_same(server: Ser
     store = Postgres(dsn=server.dsn, schema=schema(), embedder=None)
     await store.open()
     assert await store.take_turn() == ""
-    closing = asyncio.create_task(store.aclose())
-    await asyncio.sleep(0)
-    closing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await closing
+    await give_up_closing(store)
     assert figures(store) == {"size": 0, "idle": 0}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from support.closing import give_up_closing
 from support.feeds import EXAMPLES, QUESTION, ZEBRA, FeedServer, OpenRss, ids, rss
 
 from contextrouter.builtin.connectors.pages import extraction as extract_module
@@ -63,11 +64,7 @@ async def test_a_close_that_is_cancelled_while_a_reading_ends_closes_the_rest(
     source = await open_rss(feed_server.url + "/feed")
     with pytest.raises(SourceTimeout):
         await source.search(Query(text="zebra", deadline=time.monotonic() + 0.1))
-    closing = asyncio.create_task(source.aclose())
-    await asyncio.sleep(0)  # it waits for the reading now
-    closing.cancel()
-    await asyncio.wait([closing])
-    assert closing.cancelled()
+    await give_up_closing(source)  # it waits for the reading
     with pytest.raises(SourceError, match="not open"):
         await source.search(Query(text="zebra"))
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from support.closing import give_up_closing
 
 from contextrouter import Document, Query, SourceError
 from contextrouter.builtin.providers.sqlite.file import Stop
@@ -130,10 +131,6 @@ async def test_a_file_replaced_during_a_read_is_not_read_again(store: Sqlite, tm
 async def test_closing_that_is_given_up_closes_the_file_all_the_same(store: Sqlite) -> None:
     """Amid a run, whose turn is given back first."""
     assert await store.take_turn() == ""
-    closing = asyncio.create_task(store.aclose())
-    await asyncio.sleep(0)
-    closing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await closing
+    await give_up_closing(store)
     with pytest.raises(SourceError, match="was closed or is not open"):
         await found(store)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from support.closing import give_up_closing
 from support.hostile import ALLOWED, PAGE, Hostile, send
 
 from contextrouter.builtin.connectors.pages.charset import page_text
@@ -403,11 +404,7 @@ async def test_a_close_that_is_cancelled_while_a_reading_ends_closes_the_rest(ho
     async with web(urls=[hostile.url + "/page"]) as source:
         with pytest.raises(SourceError, match="was not read before the deadline"):
             await found(source, deadline=monotonic() + 0.1)
-        closing = asyncio.create_task(source.aclose())
-        await asyncio.sleep(0)  # it waits for the reading now
-        closing.cancel()
-        await asyncio.wait([closing])
-        assert closing.cancelled()
+        await give_up_closing(source)  # it waits for the reading
         with pytest.raises(SourceError, match="not open"):
             await found(source)
     gate.set()

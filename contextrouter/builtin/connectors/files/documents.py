@@ -54,7 +54,11 @@ def file_documents(
 
 
 def _make_document(
-    id: str, stem: str, parsed: Parsed, kind: str, date: Callable[[datetime | None], tuple[datetime, str]]
+    id: str,
+    stem: str,
+    parsed: Parsed,
+    kind: str,
+    date: Callable[[datetime | None], tuple[datetime | None, str]],
 ) -> tuple[Document, list[str]]:
     """The document of a text, and what was wrong with it."""
     problems = list(parsed.problems)

@@ -53,8 +53,12 @@ class GitDates:
         return committed.moment
 
 
-def choose_date(own: datetime | None, committed: datetime | None, modified: int) -> tuple[datetime, str]:
-    """Return a document's date, and whose it is: "document", "git" or "file". `modified` is in ns."""
+def choose_date(
+    own: datetime | None, committed: datetime | None, modified: int
+) -> tuple[datetime | None, str]:
+    """Return a document's date, and whose it is: "document", "git" or "file". `modified` is in ns; None: no
+    calendar has it.
+    """
     if own is not None:
         return own, "document"
     if committed is not None:
@@ -62,12 +66,12 @@ def choose_date(own: datetime | None, committed: datetime | None, modified: int)
     return _moment_of(modified / 1e9), "file"
 
 
-def _moment_of(seconds: float) -> datetime:
-    """Return the moment so many seconds after 1970; 1970 itself for one beyond the calendar."""
+def _moment_of(seconds: float) -> datetime | None:
+    """Return the moment so many seconds after 1970; None for one beyond the calendar."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
+        return None
 
 
 def _work_tree(folder: Path) -> Path | None:
